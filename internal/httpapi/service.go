@@ -1,0 +1,85 @@
+package httpapi
+
+import (
+	"context"
+	"io"
+	"os"
+	"time"
+
+	"github.com/gavel-oj/gavel/gavelapi"
+	"github.com/gavel-oj/gavel/internal/auth"
+)
+
+// Service is what the API needs from the arbiter. Every method may be called
+// concurrently and returns soon after its context ends. Errors are
+// *apperr.Error where a person can do something about them; any other error
+// is answered 500 and shown to operators only.
+//
+// The API has already checked the kind of the principal, the protocol
+// version and the shape of the request; the Service checks what depends on
+// stored facts.
+type Service interface {
+	// Authenticate resolves a bearer token; apperr.Unauthorized when it is
+	// unknown, expired or revoked.
+	Authenticate(ctx context.Context, token string) (auth.Principal, error)
+
+	// Enrol trades an invitation for a worker's token. It needs no principal.
+	Enrol(ctx context.Context, req gavelapi.EnrolRequest) (gavelapi.EnrolResponse, error)
+	// Claim waits up to req.WaitMS for leases; no leases are answered 204. It
+	// is idempotent by RequestID. The grant is committed before it returns.
+	Claim(ctx context.Context, p auth.Principal, req gavelapi.ClaimRequest) (gavelapi.ClaimResponse, error)
+	// Heartbeat extends a lease; apperr.Gone with the LeaseEnd in Field when
+	// it is dead.
+	Heartbeat(ctx context.Context, p auth.Principal, req gavelapi.HeartbeatRequest) (gavelapi.HeartbeatResponse, error)
+	// Result records a report once; idempotent by lease token.
+	Result(ctx context.Context, p auth.Principal, req gavelapi.ResultRequest) (gavelapi.ResultResponse, error)
+	// Release hands a lease back; idempotent.
+	Release(ctx context.Context, p auth.Principal, req gavelapi.ReleaseRequest) (gavelapi.ReleaseResponse, error)
+	// OpenPackage opens a package that the worker needs for a lease it holds.
+	OpenPackage(ctx context.Context, p auth.Principal, digest string) (PackageBlob, error)
+
+	// CreateSubmission stores a submission. With an idempotency key it is
+	// stored once per key and principal, and replayed says that it was there
+	// already: the same key with another bodyHash is apperr.Invalid, a key
+	// whose first request is still running is apperr.Conflict.
+	CreateSubmission(ctx context.Context, p auth.Principal, idempotencyKey string, bodyHash []byte, sub gavelapi.NewSubmission) (s gavelapi.Submission, replayed bool, err error)
+	// Submission reads one with its detail. With a wait it returns when the
+	// submission is final, has changed, or the wait is over.
+	Submission(ctx context.Context, id int64, wait time.Duration) (gavelapi.Submission, error)
+	// Submissions lists newest first, without detail.
+	Submissions(ctx context.Context, filter SubmissionFilter) (gavelapi.SubmissionList, error)
+	// CancelSubmission cancels what is not final; apperr.Conflict otherwise.
+	CancelSubmission(ctx context.Context, p auth.Principal, id int64) (gavelapi.Submission, error)
+
+	// ImportProblem publishes a package. The upload is an unlinked temporary
+	// file of size bytes at an arbitrary offset; the API closes it afterwards.
+	ImportProblem(ctx context.Context, p auth.Principal, name string, upload *os.File, size int64) (gavelapi.ProblemInfo, error)
+	Problem(ctx context.Context, name string) (gavelapi.ProblemInfo, error)
+	Problems(ctx context.Context, cursor string, limit int) (gavelapi.ProblemList, error)
+	Languages(ctx context.Context) (gavelapi.LanguageList, error)
+	Workers(ctx context.Context) (gavelapi.WorkerList, error)
+	// Invite makes a one-time invitation; its code is in the answer only.
+	Invite(ctx context.Context, p auth.Principal, inv gavelapi.NewInvitation) (gavelapi.Invitation, error)
+
+	// Ready says, for each part that granting needs, "ok" or what is wrong.
+	Ready(ctx context.Context) (checks map[string]string, ok bool)
+}
+
+// PackageBlob is an open package. Its content never changes, so its digest
+// serves as the ETag.
+type PackageBlob struct {
+	io.ReadSeekCloser
+	Size int64
+}
+
+// SubmissionFilter selects submissions; an empty field selects all. Cursor is
+// what an earlier page gave as Next; Limit is 1…200.
+type SubmissionFilter struct {
+	Problem  string
+	User     string
+	Language string
+	State    string
+	Verdict  string
+	Cursor   string
+	Limit    int
+}
