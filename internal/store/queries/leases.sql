@@ -1,0 +1,263 @@
+-- The life of a lease. Every statement is conditional on what its caller
+-- believes, works on a batch given as parallel arrays, finds each job by
+-- primary key from a lateral sub-select (so no plan can turn into a scan driven
+-- by the batch), and returns the rows that matched: the rest was not so.
+
+-- name: GrantLeases :many
+-- Leader's dispatch loop. I1: only a pending job of the generation that the
+-- leader saw; I8: only while the term is still the leader's. A fresh lease
+-- lives for the confirmation time only, until its first heartbeat.
+with input as (
+  select unnest(@job_ids::bigint[]) as job_id, unnest(@lease_gens::bigint[]) as lease_gen,
+         unnest(@lease_tokens::uuid[]) as lease_token, unnest(@worker_ids::bigint[]) as worker_id,
+         unnest(@sessions::uuid[]) as session, unnest(@request_ids::uuid[]) as request_id
+), located as (
+  select i.*, x.id from input i
+   cross join lateral (select j.id from jobs j where j.id = i.job_id offset 0) x
+), granted as (
+  update jobs j
+     set state = 'leased', lease_gen = j.lease_gen + 1, lease_token = l.lease_token,
+         lease_expires_at = now() + sqlc.arg(confirm)::interval, confirmed = false,
+         worker_id = l.worker_id, session = l.session, request_id = l.request_id,
+         attempts = j.attempts + 1
+    from located l
+   where j.id = l.id and j.state = 'pending' and j.lease_gen = l.lease_gen
+     and exists (select 1 from leadership s where s.shard = @shard and s.term = sqlc.arg(term)::bigint for key share)
+  returning j.id, j.lease_gen, j.lease_token, j.judging_id, j.submission_id, j.worker_id,
+            j.session, j.request_id, j.attempts, j.kind
+), logged as (
+  insert into attempts (job_id, lease_gen, lease_token, judging_id, submission_id, worker_id, session, request_id, term)
+  select g.id, g.lease_gen, g.lease_token, g.judging_id, g.submission_id, g.worker_id, g.session, g.request_id, sqlc.arg(term)::bigint
+    from granted g
+)
+select g.id as job_id, g.lease_gen, g.lease_token, g.attempts, g.kind, g.submission_id, g.judging_id,
+       s.language, s.source_name, s.stop_rule, c.source, p.name as problem, h.package_digest, h.limits
+  from granted g
+  join judgings h on h.id = g.judging_id
+  join submissions s on s.id = g.submission_id
+  join submission_sources c on c.submission_id = g.submission_id
+  join problems p on p.id = s.problem_id;
+
+-- name: HeldLeases :many
+-- Leader, for a repeated request_id: the same leases, with what they carry.
+-- Touching them gives the worker the confirmation time anew.
+with held as (
+  update jobs j
+     set lease_expires_at = greatest(j.lease_expires_at, now() + sqlc.arg(confirm)::interval)
+   where j.id = any(@job_ids::bigint[]) and j.state = 'leased' and j.worker_id = sqlc.arg(worker_id)::bigint
+     and j.request_id = sqlc.arg(request_id)::uuid
+     and exists (select 1 from leadership s where s.shard = @shard and s.term = sqlc.arg(term)::bigint for key share)
+  returning j.id, j.lease_gen, j.lease_token, j.judging_id, j.submission_id, j.attempts, j.kind
+)
+select g.id as job_id, g.lease_gen, g.lease_token, g.attempts, g.kind, g.submission_id, g.judging_id,
+       s.language, s.source_name, s.stop_rule, c.source, p.name as problem, h.package_digest, h.limits
+  from held g
+  join judgings h on h.id = g.judging_id
+  join submissions s on s.id = g.submission_id
+  join submission_sources c on c.submission_id = g.submission_id
+  join problems p on p.id = s.problem_id;
+
+-- name: ExtendLeases :many
+-- Heartbeats, many in one statement. I2: token and holder must match.
+with input as (
+  select unnest(@job_ids::bigint[]) as job_id, unnest(@lease_tokens::uuid[]) as lease_token,
+         unnest(@worker_ids::bigint[]) as worker_id
+), located as (
+  select i.*, x.id from input i
+   cross join lateral (select j.id from jobs j where j.id = i.job_id offset 0) x
+)
+update jobs j set lease_expires_at = now() + sqlc.arg(ttl)::interval, confirmed = true
+  from located l
+ where j.id = l.id and j.state = 'leased' and j.lease_token = l.lease_token and j.worker_id = l.worker_id
+returning j.id as job_id, j.lease_token;
+
+-- name: RecordResults :many
+-- Results that are verdicts. I2 and I3: the job leaves the table of open work
+-- only if the token still holds it, and only then is its judging written, in
+-- the same statement.
+with input as (
+  select unnest(@job_ids::bigint[]) as job_id, unnest(@lease_tokens::uuid[]) as lease_token,
+         unnest(@worker_ids::bigint[]) as worker_id, unnest(@verdicts::text[]) as verdict,
+         unnest(@cpu_us::bigint[]) as cpu_us, unnest(@wall_us::bigint[]) as wall_us,
+         unnest(@memory_bytes::bigint[]) as memory_bytes, unnest(@compiles::jsonb[]) as compile,
+         unnest(@tests::jsonb[]) as tests, unnest(@provenances::jsonb[]) as provenance
+), located as (
+  select i.*, x.id from input i
+   cross join lateral (select j.id from jobs j where j.id = i.job_id offset 0) x
+), won as (
+  delete from jobs j using located l
+   where j.id = l.id and j.state = 'leased' and j.lease_token = l.lease_token and j.worker_id = l.worker_id
+  returning j.id, j.lease_gen, j.lease_token, j.judging_id, j.submission_id
+), judged as (
+  update judgings g
+     set state = 'done', verdict = i.verdict, cpu_us = i.cpu_us, wall_us = i.wall_us,
+         memory_bytes = i.memory_bytes, compile = i.compile, tests = i.tests, provenance = i.provenance,
+         lease_gen = w.lease_gen, worker_id = i.worker_id, finished_at = now()
+    from won w join input i on i.job_id = w.id and i.lease_token = w.lease_token
+   where g.id = w.judging_id and g.state = 'open'
+  returning g.id
+), closed as (
+  update attempts a set outcome = 'completed', ended_at = now()
+    from won w where a.job_id = w.id and a.lease_gen = w.lease_gen
+  returning a.job_id
+)
+select w.id as job_id, w.lease_token, w.submission_id,
+       (select count(*) from judged) as judgings, (select count(*) from closed) as attempts
+  from won w;
+
+-- name: ReturnFailed :many
+-- A fault below the attempt cap: back to pending for another try.
+with returned as (
+  update jobs j
+     set state = 'pending', lease_token = null, lease_expires_at = null, confirmed = false,
+         worker_id = null, session = null, request_id = null
+   where j.id = sqlc.arg(job_id)::bigint and j.state = 'leased'
+     and j.lease_token = sqlc.arg(lease_token)::uuid and j.worker_id = sqlc.arg(worker_id)::bigint
+     and j.attempts < sqlc.arg(attempt_cap)::int
+  returning j.id, j.lease_gen
+), closed as (
+  update attempts a set outcome = 'failed', ended_at = now(), blame = @blame, message = @message
+    from returned r where a.job_id = r.id and a.lease_gen = r.lease_gen
+  returning a.job_id
+)
+select r.id as job_id, r.lease_gen, (select count(*) from closed) as attempts from returned r;
+
+-- name: GiveUpFailed :many
+-- A fault at the attempt cap: system_error, with the fault as evidence.
+with ended as (
+  delete from jobs j
+   where j.id = sqlc.arg(job_id)::bigint and j.state = 'leased'
+     and j.lease_token = sqlc.arg(lease_token)::uuid and j.worker_id = sqlc.arg(worker_id)::bigint
+     and j.attempts >= sqlc.arg(attempt_cap)::int
+  returning j.id, j.lease_gen, j.judging_id, j.submission_id
+), judged as (
+  update judgings g
+     set state = 'system_error', fault = @fault, compile = @compile, provenance = @provenance,
+         lease_gen = e.lease_gen, worker_id = sqlc.arg(worker_id)::bigint, finished_at = now()
+    from ended e where g.id = e.judging_id and g.state = 'open'
+  returning g.id
+), closed as (
+  update attempts a set outcome = 'failed', ended_at = now(), blame = @blame, message = @message
+    from ended e where a.job_id = e.id and a.lease_gen = e.lease_gen
+  returning a.job_id
+)
+select e.id as job_id, e.submission_id, (select count(*) from judged) as judgings, (select count(*) from closed) as attempts
+  from ended e;
+
+-- name: ReleaseLease :many
+-- A worker hands its lease back: pending at once, the attempt refunded.
+with returned as (
+  update jobs j
+     set state = 'pending', lease_token = null, lease_expires_at = null, confirmed = false,
+         worker_id = null, session = null, request_id = null, attempts = j.attempts - 1
+   where j.id = sqlc.arg(job_id)::bigint and j.state = 'leased'
+     and j.lease_token = sqlc.arg(lease_token)::uuid and j.worker_id = sqlc.arg(worker_id)::bigint
+  returning j.id, j.lease_gen
+), closed as (
+  update attempts a set outcome = 'released', ended_at = now(), message = @reason
+    from returned r where a.job_id = r.id and a.lease_gen = r.lease_gen
+  returning a.job_id
+)
+select r.id as job_id, r.lease_gen, (select count(*) from closed) as attempts from returned r;
+
+-- name: RequeueExpired :many
+-- Leader's reclaim, first half: leases past their time that may be tried
+-- again. One that was never confirmed is "undelivered" and costs no attempt.
+-- SKIP LOCKED: a row that a report is just being written to is not expired yet.
+with dead as (
+  select j.id, j.lease_gen, j.confirmed from jobs j
+   where j.state = 'leased' and j.lease_expires_at <= now()
+     and (not j.confirmed or j.attempts < sqlc.arg(attempt_cap)::int)
+     and exists (select 1 from leadership s where s.shard = @shard and s.term = sqlc.arg(term)::bigint for key share)
+   order by j.id for update skip locked
+), returned as (
+  update jobs j
+     set state = 'pending', lease_token = null, lease_expires_at = null, confirmed = false,
+         worker_id = null, session = null, request_id = null,
+         attempts = case when d.confirmed then j.attempts else j.attempts - 1 end
+    from dead d where j.id = d.id
+  returning j.id, j.lease_gen, d.confirmed, j.submission_id
+), closed as (
+  update attempts a
+     set outcome = case when r.confirmed then 'expired' else 'undelivered' end, ended_at = now()
+    from returned r where a.job_id = r.id and a.lease_gen = r.lease_gen
+  returning a.job_id
+)
+select r.id as job_id, r.lease_gen, r.confirmed, r.submission_id, (select count(*) from closed) as attempts from returned r;
+
+-- name: GiveUpExpired :many
+-- Leader's reclaim, second half: leases past their time at the attempt cap.
+with dead as (
+  select j.id from jobs j
+   where j.state = 'leased' and j.lease_expires_at <= now() and j.confirmed
+     and j.attempts >= sqlc.arg(attempt_cap)::int
+     and exists (select 1 from leadership s where s.shard = @shard and s.term = sqlc.arg(term)::bigint for key share)
+   order by j.id for update skip locked
+), ended as (
+  delete from jobs j using dead d where j.id = d.id
+  returning j.id, j.lease_gen, j.judging_id, j.submission_id, j.worker_id
+), judged as (
+  update judgings g set state = 'system_error', fault = @fault, lease_gen = e.lease_gen, worker_id = e.worker_id, finished_at = now()
+    from ended e where g.id = e.judging_id and g.state = 'open'
+  returning g.id
+), closed as (
+  update attempts a set outcome = 'expired', ended_at = now()
+    from ended e where a.job_id = e.id and a.lease_gen = e.lease_gen
+  returning a.job_id
+)
+select e.id as job_id, e.submission_id, (select count(*) from judged) as judgings, (select count(*) from closed) as attempts
+  from ended e;
+
+-- name: CancelOpenJob :many
+-- API: ends the open job of a submission, pending or leased; its lease is
+-- fenced because the row is gone. A final submission has no such row.
+with ended as (
+  delete from jobs j
+   where j.submission_id = sqlc.arg(submission_id)::bigint and j.id = sqlc.arg(job_id)::bigint
+  returning j.id, j.lease_gen, j.judging_id
+), judged as (
+  update judgings g set state = 'cancelled', finished_at = now()
+    from ended e where g.id = e.judging_id and g.state = 'open'
+  returning g.id
+), closed as (
+  update attempts a set outcome = 'cancelled', ended_at = now()
+    from ended e where a.job_id = e.id and a.lease_gen = e.lease_gen and a.outcome = 'running'
+  returning a.job_id
+)
+select e.id as job_id, (select count(*) from judged) as judgings, (select count(*) from closed) as attempts from ended e;
+
+-- name: PendingJobs :many
+-- Leader's catch-up scan and rebuild: every waiting job, oldest first.
+select id, submission_id, lane, language, submitter, lease_gen, attempts, created_at
+  from jobs where state = 'pending' order by id;
+
+-- name: LeasedJobs :many
+-- Leader's rebuild after a takeover or an uncertain commit.
+select id, submission_id, lane, language, submitter, lease_gen, attempts, created_at,
+       lease_token, worker_id, session, request_id, confirmed,
+       greatest(extract(epoch from lease_expires_at - now()), 0)::float8 as left_s
+  from jobs where state = 'leased' order by id;
+
+-- name: FailedAttemptsOfOpenJobs :many
+-- Leader's rebuild: which workers have already failed which open job.
+select distinct a.job_id, a.worker_id from jobs j
+  join attempts a on a.job_id = j.id
+ where a.outcome in ('failed', 'expired');
+
+-- name: AttemptByToken :one
+-- Reports and heartbeats of leases that the leader does not know: why is it
+-- dead, or whose is it? Served by the unique index on lease_token.
+select job_id, lease_gen, submission_id, worker_id, outcome from attempts where lease_token = $1;
+
+-- name: KeepLateReport :execrows
+-- A report of a dead lease: kept beside the attempt, never applied. The first
+-- one stays; a completed attempt needs none.
+update attempts set late_report = @report, late_at = now()
+ where lease_token = @lease_token and outcome not in ('running', 'completed') and late_report is null;
+
+-- name: PackageLeasedTo :one
+-- I9: a worker may read only packages of jobs that it holds.
+select exists (
+  select 1 from jobs j join judgings g on g.id = j.judging_id
+   where j.state = 'leased' and j.worker_id = sqlc.arg(worker_id)::bigint and g.package_digest = sqlc.arg(digest)::text
+);

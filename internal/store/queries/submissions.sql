@@ -1,0 +1,77 @@
+-- name: InsertSubmission :one
+-- API, first statement of the submit transaction.
+insert into submissions (problem_id, language, submitter, source_name, source_bytes, stop_rule, created_by)
+values (@problem_id, @language, @submitter, @source_name, @source_bytes, @stop_rule, @created_by)
+returning id, created_at;
+
+-- name: InsertSource :exec
+insert into submission_sources (submission_id, source) values (@submission_id, @source);
+
+-- name: InsertJudging :one
+insert into judgings (submission_id, kind, package_digest, limits)
+values (@submission_id, @kind, @package_digest, @limits) returning id;
+
+-- name: SetCurrentJudging :execrows
+update submissions set current_judging_id = @judging_id where id = @id;
+
+-- name: InsertJob :one
+insert into jobs (judging_id, submission_id, kind, lane, language, submitter)
+values (@judging_id, @submission_id, @kind, @lane, @language, @submitter) returning id, created_at;
+
+-- name: InsertIdempotencyKey :execrows
+-- API: waits for a concurrent request with the same key; 0 rows means that the
+-- key is taken by one that committed.
+insert into idempotency_keys (token_id, key, body_hash, submission_id)
+values (@token_id, @key, @body_hash, @submission_id) on conflict do nothing;
+
+-- name: FindIdempotencyKey :one
+select body_hash, submission_id from idempotency_keys where token_id = @token_id and key = @key;
+
+-- name: DeleteOldIdempotencyKeys :execrows
+delete from idempotency_keys where created_at < now() - sqlc.arg(age)::interval;
+
+-- name: SubmissionByID :one
+-- API. One state: that of the current judging, or of its open job.
+select s.id, p.name as problem, s.language, s.submitter, s.source_name, s.source_bytes, s.created_at,
+       g.id as judging_id, g.package_digest, g.limits,
+       case when g.state <> 'open' then g.state when j.state = 'leased' then 'judging' else 'pending' end as state,
+       coalesce(g.verdict, '') as verdict, g.cpu_us, g.wall_us, g.memory_bytes, g.compile, g.tests, g.fault, g.provenance,
+       g.finished_at, coalesce(w.name, '') as worker, j.id as job_id, j.lease_token
+  from submissions s
+  join problems p on p.id = s.problem_id
+  join judgings g on g.id = s.current_judging_id
+  left join jobs j on g.state = 'open' and j.submission_id = s.id and j.judging_id = g.id
+  left join workers w on w.id = coalesce(g.worker_id, j.worker_id)
+ where s.id = $1;
+
+-- name: OpenJobOfSubmission :one
+-- API, for cancel: found by the narrow table, which is small.
+select id from jobs where submission_id = $1;
+
+-- name: AttemptsOfSubmission :many
+select a.lease_gen, a.job_id, w.name as worker, a.granted_at, a.ended_at, a.outcome, a.blame, a.message, a.late_report
+  from attempts a join workers w on w.id = a.worker_id
+ where a.submission_id = $1 order by a.granted_at, a.job_id, a.lease_gen;
+
+-- name: ListSubmissions :many
+-- API. Newest first from a cursor; every filter may be absent.
+select s.id, p.name as problem, s.language, s.submitter, s.source_name, s.source_bytes, s.created_at,
+       g.package_digest,
+       case when g.state <> 'open' then g.state when j.state = 'leased' then 'judging' else 'pending' end as state,
+       coalesce(g.verdict, '') as verdict, g.cpu_us, g.wall_us, g.memory_bytes, g.fault,
+       g.finished_at, coalesce(w.name, '') as worker
+  from submissions s
+  join problems p on p.id = s.problem_id
+  join judgings g on g.id = s.current_judging_id
+  left join jobs j on g.state = 'open' and j.submission_id = s.id and j.judging_id = g.id
+  left join workers w on w.id = coalesce(g.worker_id, j.worker_id)
+ where s.id < sqlc.arg(before)::bigint
+   and (sqlc.narg(problem)::text is null or p.name = sqlc.narg(problem))
+   and (sqlc.narg(submitter)::text is null or s.submitter = sqlc.narg(submitter))
+   and (sqlc.narg(language)::text is null or s.language = sqlc.narg(language))
+   and (sqlc.narg(verdict)::text is null or g.verdict = sqlc.narg(verdict)
+        or (sqlc.narg(verdict) = 'SE' and g.state = 'system_error'))
+   and (sqlc.narg(state)::text is null
+        or case when g.state <> 'open' then g.state when j.state = 'leased' then 'judging' else 'pending' end = sqlc.narg(state))
+ order by s.id desc
+ limit sqlc.arg(page)::int;

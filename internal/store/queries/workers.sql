@@ -1,0 +1,45 @@
+-- name: TokenByHash :one
+-- Every authenticated request.
+select t.id, t.kind, t.worker_id, coalesce(w.name, '') as worker_name, coalesce(w.disabled, false) as worker_disabled
+  from tokens t left join workers w on w.id = t.worker_id
+ where t.hash = @hash and t.revoked_at is null and (t.expires_at is null or t.expires_at > now())
+   and t.kind <> 'invitation';
+
+-- name: InsertToken :one
+insert into tokens (kind, hash, note, worker_id, pool, expires_at)
+values (@kind, @hash, @note, sqlc.narg(worker_id), @pool, now() + sqlc.narg(valid)::interval)
+returning id, expires_at;
+
+-- name: RevokeTokensByNote :execrows
+-- gavel up: the administrator's token of an earlier start.
+update tokens set revoked_at = now() where kind = 'admin' and note = @note and revoked_at is null;
+
+-- name: UseInvitation :one
+-- Enrolment, first statement: one use, and only in time.
+update tokens set used_at = now()
+ where hash = @hash and kind = 'invitation' and used_at is null and revoked_at is null and expires_at > now()
+returning pool;
+
+-- name: InsertWorker :one
+insert into workers (name, pool) values (@name, @pool) on conflict (name) do nothing returning id;
+
+-- name: WorkerByID :one
+select id, name, pool, disabled, session, slots, last_seen_at from workers where id = $1;
+
+-- name: ListWorkers :many
+select w.id, w.name, w.pool, w.disabled, w.slots, w.capabilities, w.enrolled_at, w.last_seen_at,
+       (select count(*) from jobs j where j.state = 'leased' and j.worker_id = w.id) as leases
+  from workers w order by w.name;
+
+-- name: SeeWorkers :execrows
+-- Leader, about once a second: what the claims and heartbeats of the last
+-- moment say. Never on the path of an answer.
+with input as (
+  select unnest(@ids::bigint[]) as id, unnest(@sessions::uuid[]) as session,
+         unnest(@slots::int[]) as slots, unnest(@capabilities::jsonb[]) as capabilities
+)
+update workers w set session = i.session, slots = i.slots, capabilities = i.capabilities, last_seen_at = now()
+  from input i where w.id = i.id;
+
+-- name: TouchWorkers :execrows
+update workers set last_seen_at = now() where id = any(@ids::bigint[]);

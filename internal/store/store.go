@@ -1,0 +1,178 @@
+// Package store is the one place that knows the database. The SQL lives in
+// queries/*.sql and is compiled to storedb by sqlc; migrations/*.sql are
+// embedded and run by goose. This package adds what needs more than one
+// statement: opening with guards, migrating, and the transactions of
+// submitting, publishing, enrolling, taking over leadership and reclaiming.
+//
+// Time: every lease time is the database's now(). Nothing here compares it
+// with a clock of ours.
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/gavel-oj/gavel/internal/apperr"
+	"github.com/gavel-oj/gavel/internal/store/storedb"
+)
+
+// ArbiterRole is what pool connections become after login; see 00002_roles.sql.
+const ArbiterRole = "gavel_arbiter"
+
+// Guards bound what a session of ours may hold, so that one that stops in the
+// middle (a frozen process, a cut line) cannot hold up others (I7).
+type Guards struct {
+	Statement         time.Duration // statement_timeout
+	Lock              time.Duration // lock_timeout
+	IdleInTransaction time.Duration // idle_in_transaction_session_timeout
+}
+
+// DefaultGuards are used by the pool.
+var DefaultGuards = Guards{Statement: 10 * time.Second, Lock: 5 * time.Second, IdleInTransaction: 6 * time.Second}
+
+// DB is a pool of guarded connections with the compiled queries.
+type DB struct {
+	Pool *pgxpool.Pool
+	Q    *storedb.Queries
+}
+
+// Options of Open.
+type Options struct {
+	MaxConns int32  // 0: 8
+	Guards   Guards // zero: DefaultGuards
+	AppName  string // shown in pg_stat_activity; "" means gavel
+}
+
+// Open connects to url. An unreachable or refusing database is an
+// apperr.Unavailable that names host and database, never the password.
+func Open(ctx context.Context, url string, opts Options) (*DB, error) {
+	cfg, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		return nil, apperr.New(apperr.Invalid, "expected postgres://user@host:port/database or host=… dbname=…",
+			"the database URL cannot be parsed")
+	}
+	if opts.MaxConns == 0 {
+		opts.MaxConns = 8
+	}
+	if opts.Guards == (Guards{}) {
+		opts.Guards = DefaultGuards
+	}
+	cfg.MaxConns = opts.MaxConns
+	guardConn(cfg.ConnConfig, opts.AppName)
+	cfg.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
+		return setUp(ctx, conn, opts.Guards)
+	}
+	pool, err := pgxpool.NewWithConfig(ctx, cfg)
+	if err != nil {
+		return nil, fmt.Errorf("database pool: %w", err)
+	}
+	if err := pool.Ping(ctx); err != nil {
+		pool.Close()
+		return nil, explainConnect(cfg.ConnConfig, err)
+	}
+	return &DB{Pool: pool, Q: storedb.New()}, nil
+}
+
+// Close waits for connections in use and closes the pool.
+func (db *DB) Close() { db.Pool.Close() }
+
+// guardConn sets what has to be known before connecting.
+func guardConn(cfg *pgx.ConnConfig, appName string) {
+	if appName == "" {
+		appName = "gavel"
+	}
+	if cfg.RuntimeParams["application_name"] == "" {
+		cfg.RuntimeParams["application_name"] = appName
+	}
+	if cfg.ConnectTimeout == 0 {
+		cfg.ConnectTimeout = 5 * time.Second
+	}
+	// Our end of the line; the server's is set in setUp.
+	dialer := &net.Dialer{KeepAliveConfig: net.KeepAliveConfig{
+		Enable: true, Idle: 5 * time.Second, Interval: 2 * time.Second, Count: 3,
+	}}
+	cfg.DialFunc = dialer.DialContext
+}
+
+// setUp arms the guards of a new session and gives up the login role's powers.
+func setUp(ctx context.Context, conn *pgx.Conn, g Guards) error {
+	ms := func(d time.Duration) int64 { return d.Milliseconds() }
+	// force_custom_plan: a plan cached while the table of open work was empty
+	// would scan it for ever (performance.md, plan flips); planning these short
+	// statements anew costs microseconds a batch.
+	sql := fmt.Sprintf(`set statement_timeout = %d; set lock_timeout = %d;
+set idle_in_transaction_session_timeout = %d; set plan_cache_mode = force_custom_plan;
+set client_connection_check_interval = 1000;
+set tcp_keepalives_idle = 5; set tcp_keepalives_interval = 2; set tcp_keepalives_count = 3;
+set tcp_user_timeout = 8000`,
+		ms(g.Statement), ms(g.Lock), ms(g.IdleInTransaction))
+	if _, err := conn.Exec(ctx, sql); err != nil {
+		return fmt.Errorf("arm session guards: %w", err)
+	}
+	var may bool
+	err := conn.QueryRow(ctx, `select coalesce((select pg_has_role(current_user, oid, 'member') from pg_roles where rolname = $1), false)`,
+		ArbiterRole).Scan(&may)
+	if err != nil {
+		return fmt.Errorf("look up role %s: %w", ArbiterRole, err)
+	}
+	if may {
+		if _, err := conn.Exec(ctx, "set role "+ArbiterRole); err != nil {
+			return fmt.Errorf("become %s: %w", ArbiterRole, err)
+		}
+	}
+	return nil
+}
+
+// explainConnect turns a connection error into one line a person can act on.
+func explainConnect(cfg *pgx.ConnConfig, err error) error {
+	where := fmt.Sprintf("database %q on %s", cfg.Database, cfg.Host)
+	if !strings.HasPrefix(cfg.Host, "/") {
+		where += fmt.Sprintf(":%d", cfg.Port)
+	}
+	hint := "check that PostgreSQL runs and that the database URL is right"
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
+		switch pg.Code {
+		case "28P01", "28000":
+			hint = "check user and password in the database URL, and pg_hba.conf"
+		case "3D000":
+			hint = fmt.Sprintf("create it first: createdb %s", cfg.Database)
+		case "57P03":
+			hint = "it is starting up or shutting down; try again in a moment"
+		case "53300":
+			hint = "it has no free connections; raise max_connections or stop other clients"
+		}
+	}
+	return apperr.Wrap(err, apperr.Unavailable, hint, "cannot connect to %s", where)
+}
+
+// InTx runs fn in one read-committed transaction, committed when fn returns nil.
+func (db *DB) InTx(ctx context.Context, fn func(tx pgx.Tx) error) error {
+	return pgx.BeginFunc(ctx, db.Pool, fn)
+}
+
+// IsUnavailable says whether err means that the database could not be asked or
+// that it is unknown whether a write happened, as opposed to a refusal.
+func IsUnavailable(err error) bool {
+	if err == nil {
+		return false
+	}
+	pg, ok := errors.AsType[*pgconn.PgError](err)
+	if !ok {
+		return !errors.Is(err, pgx.ErrNoRows)
+	}
+	switch {
+	case strings.HasPrefix(pg.Code, "08"), strings.HasPrefix(pg.Code, "53"), strings.HasPrefix(pg.Code, "57"),
+		strings.HasPrefix(pg.Code, "58"), strings.HasPrefix(pg.Code, "25"), strings.HasPrefix(pg.Code, "55"),
+		strings.HasPrefix(pg.Code, "40"), strings.HasPrefix(pg.Code, "XX"):
+		return true
+	}
+	return false
+}
