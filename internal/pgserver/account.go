@@ -34,15 +34,10 @@ var fallbackUsers = []string{"postgres", "nobody"}
 // itself: its files belong to somebody, and only that user can serve them.
 func chooseAccount(want, cluster string) (account, error) {
 	self := os.Geteuid()
-	owner := -1
-	if fi, err := os.Stat(cluster); err == nil {
-		owner = int(fi.Sys().(*syscall.Stat_t).Uid)
-	}
+	owner := ownerOf(cluster)
 	if self != 0 {
 		if owner >= 0 && owner != self {
-			return account{}, apperr.New(apperr.Forbidden,
-				fmt.Sprintf("run gavel as that user or as root, or give it another --data-dir, or: chown -R %d %s", self, cluster),
-				"the database in %s belongs to user %d, but gavel runs as user %d", cluster, owner, self)
+			return account{}, foreignCluster(cluster, owner, self)
 		}
 		return account{name: strconv.Itoa(self), uid: self, gid: os.Getegid()}, nil
 	}
@@ -77,6 +72,21 @@ func chooseAccount(want, cluster string) (account, error) {
 		"create one (useradd --system postgres), or run gavel as an ordinary user",
 		"gavel runs as root, PostgreSQL must not, and there is no unprivileged user for it (looked for %s)",
 		strings.Join(names, ", "))
+}
+
+// ownerOf returns the user that owns path, -1 when that cannot be said.
+func ownerOf(path string) int {
+	fi, err := os.Stat(path)
+	if err != nil {
+		return -1
+	}
+	return int(fi.Sys().(*syscall.Stat_t).Uid)
+}
+
+func foreignCluster(cluster string, owner, self int) error {
+	return apperr.New(apperr.Forbidden,
+		fmt.Sprintf("run gavel as that user or as root, or give it another --data-dir, or: chown -R %d %s", self, cluster),
+		"the database in %s belongs to user %d, but gavel runs as user %d", cluster, owner, self)
 }
 
 func atoiOr(s string, other int) int {

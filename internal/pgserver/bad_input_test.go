@@ -183,7 +183,7 @@ func TestClusterOfRootIsRefusedForRoot(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root")
 	}
-	dir := tempDir(t)
+	dir := madeDir(t)
 	s := start(t, Config{DataDir: dir, FsyncOff: true})
 	stop(t, s)
 	if err := os.Chown(s.layout.cluster, 0, 0); err != nil {
@@ -236,7 +236,7 @@ func TestOrdinaryUser(t *testing.T) {
 		}
 	})
 	t.Run("is told when the cluster is another's", func(t *testing.T) {
-		dir := tempDir(t)
+		dir := madeDir(t)
 		s := start(t, Config{DataDir: dir, FsyncOff: true})
 		stop(t, s)
 		if err := os.Chmod(dir, 0o777); err != nil {

@@ -30,7 +30,7 @@ func clusterMajor(cluster string) (int, error) {
 		return 0, damaged(cluster, fmt.Errorf("PG_VERSION is not a number"))
 	}
 	if errors.Is(err, fs.ErrPermission) {
-		return 0, dirError(err, cluster)
+		return 0, foreignCluster(cluster, ownerOf(cluster), os.Geteuid())
 	}
 	return 0, damaged(cluster, err)
 }

@@ -142,12 +142,12 @@ func takeLock(l layout) (*os.File, error) {
 }
 
 // socketDir makes the directory for the socket: inside the data directory, or,
-// when that path is longer than the kernel allows for a socket, a short one
-// elsewhere whose name is derived from the data directory, so that a crash
+// when that path is longer than the kernel allows for a socket or holds a
+// comma (which separates hosts in a connection string), a short one elsewhere whose name is derived from the data directory, so that a crash
 // does not leave a new one behind each time.
 func socketDir(l layout, a account, shortParents []string) (string, error) {
 	dir := filepath.Join(l.dataDir, socketDirName)
-	if len(dir)+1+len(socketName) <= maxSockPath {
+	if fitsSocket(dir) {
 		return dir, privateDir(dir, a)
 	}
 	sum := sha256.Sum256([]byte(l.dataDir))
@@ -155,7 +155,7 @@ func socketDir(l layout, a account, shortParents []string) (string, error) {
 	var errs []error
 	for _, parent := range shortParents {
 		dir := filepath.Join(parent, name)
-		if len(dir)+1+len(socketName) > maxSockPath {
+		if !fitsSocket(dir) {
 			continue
 		}
 		err := privateDir(dir, a)
@@ -164,9 +164,13 @@ func socketDir(l layout, a account, shortParents []string) (string, error) {
 		}
 		errs = append(errs, err)
 	}
-	return "", apperr.Wrap(errors.Join(errs...), apperr.Unavailable, "choose a shorter --data-dir",
-		"the data directory's path is too long for a socket (%d bytes, at most %d), and no short directory for it can be made in %s",
+	return "", apperr.Wrap(errors.Join(errs...), apperr.Unavailable, "choose a shorter --data-dir without commas",
+		"the data directory's path cannot hold a socket (%d bytes of at most %d, and no comma), and no short directory for it can be made in %s",
 		len(filepath.Join(l.dataDir, socketDirName, socketName)), maxSockPath, strings.Join(shortParents, ", "))
+}
+
+func fitsSocket(dir string) bool {
+	return len(dir)+1+len(socketName) <= maxSockPath && !strings.Contains(dir, ",")
 }
 
 // shortParents are tried for the short socket directory, in order. A run-time

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -30,7 +31,39 @@ func TestMain(m *testing.M) {
 	if dir := os.Getenv(helperDir); dir != "" {
 		os.Exit(helper(dir))
 	}
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		if template != "" {
+			_ = os.RemoveAll(template) // a temporary directory
+		}
+		os.Exit(code)
+	}))
+}
+
+var (
+	templateOnce sync.Once
+	template     string
+)
+
+// madeDir is a data directory with a cluster in it, for the tests that are not
+// about the first start: a copy is quicker than another initdb.
+func madeDir(t *testing.T) string {
+	t.Helper()
+	templateOnce.Do(func() {
+		dir, err := os.MkdirTemp("", "gavel-pgserver-template-")
+		if err != nil {
+			t.Fatal(err)
+		}
+		template = dir
+		if err := os.Chmod(dir, 0o711); err != nil {
+			t.Fatal(err)
+		}
+		stop(t, start(t, Config{DataDir: dir, FsyncOff: true}))
+	})
+	dir := tempDir(t)
+	if out, err := exec.Command("cp", "-a", filepath.Join(template, clusterName), dir).CombinedOutput(); err != nil {
+		t.Fatalf("copy the cluster: %v: %s", err, out)
+	}
+	return dir
 }
 
 // helper owns a server until its standard input ends.
@@ -94,6 +127,7 @@ func (o *owner) kill(t *testing.T) {
 // needPG ends the test when there are no server programs.
 func needPG(t *testing.T) pgbin.Install {
 	t.Helper()
+	t.Parallel() // these tests mostly wait for processes
 	in, err := pgbin.Find(t.Context(), pgbin.Options{})
 	if err != nil {
 		testkit.Missing(t, testkit.PG, "%v", err)

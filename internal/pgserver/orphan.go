@@ -22,7 +22,7 @@ const (
 // living gavel serves this cluster.
 func (s *Server) stopOrphans(ctx context.Context) error {
 	cluster := s.layout.cluster
-	pid := recordedPid(cluster)
+	pid := recordedPid(filepath.Join(cluster, "postmaster.pid"))
 	pids := serverProcesses(cluster)
 	if len(pids) > 0 {
 		s.log.WarnContext(ctx, "stopping a postgres that was left behind", "pids", pids, "dir", cluster)
@@ -48,23 +48,32 @@ func (s *Server) stopOrphans(ctx context.Context) error {
 		return apperr.New(apperr.Conflict, "end these processes; if they do not react, look at the disk: they hang in the kernel",
 			"PostgreSQL processes %v that a dead gavel left behind in %s cannot be stopped", left, cluster)
 	}
-	return s.dropStalePidFile(ctx)
+	return nil
 }
 
-// dropStalePidFile removes a postmaster.pid whose number now belongs to some
-// other program of the same user. PostgreSQL ignores a file whose process is
-// gone, but cannot tell that a living one is no server, and would refuse to
-// start until a person removes the file; common in containers, where pids are
-// small and repeat. We can tell: no server process has this directory, and we
-// hold the lock.
-func (s *Server) dropStalePidFile(ctx context.Context) error {
-	pid := recordedPid(s.layout.cluster)
-	if pid <= 0 || syscall.Kill(pid, 0) != nil || isServer(pid) {
+// dropStaleLocks removes PostgreSQL's own lock files when the number in them
+// belongs to some other living process, or to a dead one that nobody has
+// reaped. PostgreSQL ignores a file whose process is gone, but cannot tell
+// what a process that exists is doing, and would refuse to start until a
+// person removes the file; common in containers, where pids are small and
+// repeat. We can tell: no server process has this directory, and we hold the
+// lock.
+func (s *Server) dropStaleLocks(ctx context.Context) error {
+	if len(serverProcesses(s.layout.cluster)) > 0 {
 		return nil
 	}
-	s.log.InfoContext(ctx, "removing a stale postmaster.pid", "pid", pid)
-	if err := os.Remove(filepath.Join(s.layout.cluster, "postmaster.pid")); err != nil {
-		return fmt.Errorf("remove a stale postmaster.pid: %w", err)
+	for _, path := range []string{
+		filepath.Join(s.layout.cluster, "postmaster.pid"),
+		filepath.Join(s.sockDir, socketName+".lock"),
+	} {
+		pid := recordedPid(path)
+		if pid <= 0 || syscall.Kill(pid, 0) != nil {
+			continue
+		}
+		s.log.InfoContext(ctx, "removing a stale lock file", "path", path, "pid", pid)
+		if err := os.Remove(path); err != nil {
+			return fmt.Errorf("remove a stale lock file: %w", err)
+		}
 	}
 	return nil
 }
@@ -85,9 +94,9 @@ func (s *Server) killAll(ctx context.Context, dir string) {
 	}
 }
 
-// pidFileLine returns a line of postmaster.pid, counted from 1.
-func pidFileLine(cluster string, n int) string {
-	text, err := os.ReadFile(filepath.Join(cluster, "postmaster.pid"))
+// fileLine returns a line of a file, counted from 1, "" when there is none.
+func fileLine(path string, n int) string {
+	text, err := os.ReadFile(path)
 	if err != nil {
 		return ""
 	}
@@ -98,15 +107,16 @@ func pidFileLine(cluster string, n int) string {
 	return strings.TrimSpace(lines[n-1])
 }
 
-// recordedPid is the pid in postmaster.pid, or 0. A server in single-user mode
-// writes it negative; it is a server all the same.
-func recordedPid(cluster string) int {
-	pid := atoiOr(pidFileLine(cluster, 1), 0)
+// recordedPid is the pid in a lock file of PostgreSQL, or 0. A server in
+// single-user mode writes it negative; it is a server all the same.
+func recordedPid(path string) int {
+	pid := atoiOr(fileLine(path, 1), 0)
 	return max(pid, -pid)
 }
 
 // isReady reports whether that postmaster accepts connections; it says so in
 // line 8 of its pid file.
 func isReady(cluster string, pid int) bool {
-	return pidFileLine(cluster, 1) == strconv.Itoa(pid) && pidFileLine(cluster, 8) == "ready"
+	path := filepath.Join(cluster, "postmaster.pid")
+	return fileLine(path, 1) == strconv.Itoa(pid) && fileLine(path, 8) == "ready"
 }

@@ -154,6 +154,9 @@ func (s *Server) boot(ctx context.Context) (*postmaster, error) {
 // startOnce starts a postmaster and waits until it accepts connections.
 // Recovery after a crash takes as long as it takes; only the context ends it.
 func (s *Server) startOnce(ctx context.Context) (*postmaster, error) {
+	if err := s.dropStaleLocks(ctx); err != nil {
+		return nil, err
+	}
 	log, w, err := newLogPipe(context.WithoutCancel(ctx), s.log)
 	if err != nil {
 		return nil, err
@@ -299,9 +302,6 @@ func (s *Server) tryAgain(ctx context.Context) (*postmaster, error) {
 	if err := privateDir(s.sockDir, s.account); err != nil {
 		return nil, err
 	}
-	if err := s.dropStalePidFile(ctx); err != nil {
-		return nil, err
-	}
 	return s.startOnce(ctx)
 }
 
@@ -320,9 +320,11 @@ func (s *Server) shutdown(ctx context.Context, pm *postmaster) {
 		select {
 		case <-pm.exited:
 		case <-s.cfg.Clock.After(immediateWait):
+			pm.signal(syscall.SIGKILL)
 		}
 	}
-	if ctx := context.WithoutCancel(ctx); !waitGone(ctx, s.cfg.Clock, s.layout.cluster, time.Second) {
+	// Backends of a killed postmaster leave by themselves.
+	if ctx := context.WithoutCancel(ctx); !waitGone(ctx, s.cfg.Clock, s.layout.cluster, immediateWait) {
 		s.killAll(ctx, s.layout.cluster)
 	}
 	<-pm.exited
