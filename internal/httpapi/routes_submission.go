@@ -1,0 +1,198 @@
+package httpapi
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/gavel-oj/gavel/gavelapi"
+	"github.com/gavel-oj/gavel/internal/apperr"
+	"github.com/gavel-oj/gavel/internal/auth"
+)
+
+type createInput struct {
+	Key     string `header:"Idempotency-Key" maxLength:"255" doc:"makes repeating safe for 24 hours"`
+	RawBody []byte
+	Body    gavelapi.NewSubmission
+}
+
+type createOutput struct {
+	Status   int
+	Location string `header:"Location"`
+	Replayed string `header:"Idempotency-Replayed" doc:"true when an earlier request with this key made it"`
+	Body     gavelapi.Submission
+}
+
+type submissionInput struct {
+	ID   int64  `path:"id" minimum:"1"`
+	Wait string `query:"wait" maxLength:"16" example:"25s" doc:"hold the answer until the submission is final or has changed; at most 25s"`
+}
+
+type idInput struct {
+	ID int64 `path:"id" minimum:"1"`
+}
+
+// pageInput is what every list takes.
+type pageInput struct {
+	Cursor string `query:"cursor" maxLength:"512" doc:"next of the page before; opaque"`
+	Limit  int    `query:"limit" minimum:"1" maximum:"200" default:"50"`
+}
+
+type listInput struct {
+	pageInput
+	Problem  string `query:"problem" maxLength:"64"`
+	User     string `query:"user" maxLength:"128"`
+	Language string `query:"language" maxLength:"32"`
+	State    string `query:"state" enum:"pending,judging,done,system_error,cancelled"`
+	Verdict  string `query:"verdict" enum:"AC,WA,TLE,MLE,OLE,RE,CE,SE"`
+}
+
+// pageOutput links to the next page for clients that follow headers.
+type pageOutput[T any] struct {
+	Link string `header:"Link" doc:"rel=next, when there is a next page"`
+	Body T
+}
+
+func (s *server) submissionRoutes() {
+	tags := []string{"submissions"}
+	register(s, sites, huma.Operation{
+		OperationID: "create-submission", Method: http.MethodPost, Path: "/v1/submissions", Tags: tags,
+		Summary: "Hand in a source", DefaultStatus: http.StatusCreated,
+		Description: "With an Idempotency-Key the same request may be repeated; the same key with another body is 422, " +
+			"and 409 while the first is still running.",
+		Errors:    []int{http.StatusNotFound, http.StatusConflict, http.StatusUnprocessableEntity},
+		Responses: map[string]*huma.Response{"200": {Description: "made by an earlier request with the same key", Content: s.jsonOf(gavelapi.Submission{})}},
+	}, s.createSubmission)
+	register(s, sites, huma.Operation{
+		OperationID: "get-submission", Method: http.MethodGet, Path: "/v1/submissions/{id}", Tags: tags,
+		Summary: "Read a submission with its detail", Errors: []int{http.StatusNotFound},
+	}, func(ctx context.Context, _ auth.Principal, in *submissionInput) (*out[gavelapi.Submission], error) {
+		wait, err := parseWait(in.Wait)
+		if err != nil {
+			return nil, err
+		}
+		sub, err := s.Service.Submission(ctx, in.ID, wait)
+		return &out[gavelapi.Submission]{Body: sub}, err
+	})
+	register(s, sites, huma.Operation{
+		OperationID: "list-submissions", Method: http.MethodGet, Path: "/v1/submissions", Tags: tags,
+		Summary: "List submissions, newest first",
+	}, func(ctx context.Context, _ auth.Principal, in *listInput) (*pageOutput[gavelapi.SubmissionList], error) {
+		list, err := s.Service.Submissions(ctx, SubmissionFilter{
+			Problem: in.Problem, User: in.User, Language: in.Language, State: in.State, Verdict: in.Verdict,
+			Cursor: in.Cursor, Limit: in.Limit,
+		})
+		if list.Submissions == nil {
+			list.Submissions = []gavelapi.Submission{}
+		}
+		q := url.Values{"problem": {in.Problem}, "user": {in.User}, "language": {in.Language}, "state": {in.State}, "verdict": {in.Verdict}}
+		return &pageOutput[gavelapi.SubmissionList]{Link: nextLink("/v1/submissions", q, list.Next, in.Limit), Body: list}, err
+	})
+	register(s, sites, huma.Operation{
+		OperationID: "cancel-submission", Method: http.MethodPost, Path: "/v1/submissions/{id}/cancel", Tags: tags,
+		Summary: "Cancel a submission that is not final", Errors: []int{http.StatusNotFound, http.StatusConflict},
+	}, func(ctx context.Context, p auth.Principal, in *idInput) (*out[gavelapi.Submission], error) {
+		sub, err := s.Service.CancelSubmission(ctx, p, in.ID)
+		return &out[gavelapi.Submission]{Body: sub}, err
+	})
+}
+
+func (s *server) createSubmission(ctx context.Context, p auth.Principal, in *createInput) (*createOutput, error) {
+	if err := checkKey(in.Key); err != nil {
+		return nil, err
+	}
+	if err := checkSource(in.RawBody, in.Body); err != nil {
+		return nil, err
+	}
+	hash := sha256.Sum256(in.RawBody)
+	sub, replayed, err := s.Service.CreateSubmission(ctx, p, in.Key, hash[:], in.Body)
+	if err != nil {
+		return nil, err
+	}
+	o := &createOutput{Status: http.StatusCreated, Location: fmt.Sprintf("/v1/submissions/%d", sub.ID), Body: sub}
+	if replayed {
+		o.Status, o.Replayed = http.StatusOK, "true"
+	}
+	return o, nil
+}
+
+// checkKey wants what the header's draft wants: printable ASCII.
+func checkKey(key string) error {
+	if strings.ContainsFunc(key, func(r rune) bool { return r < ' ' || r > '~' }) {
+		return apperr.New(apperr.Invalid, "a random UUID is a good key", "the key must be printable ASCII").At("header.Idempotency-Key")
+	}
+	return nil
+}
+
+// checkSource refuses what would not be judged as it was sent: encoding/json
+// silently replaces bytes that are not UTF-8, and a NUL byte is a binary or a
+// UTF-16 file more often than a program. raw is the body as it came.
+func checkSource(raw []byte, sub gavelapi.NewSubmission) error {
+	text, encoded := sub.Source != "", len(sub.SourceBase64) > 0
+	switch {
+	case text && encoded:
+		return apperr.New(apperr.Invalid, "send only one of them", "source and source_base64 are both set").At("body.source")
+	case !text && !encoded:
+		return apperr.New(apperr.Invalid, "send the program in source, or in source_base64 when it is not UTF-8", "the source is missing or empty").At("body.source")
+	case text && !utf8.Valid(raw), text && lostRunes(raw, sub.Source):
+		return apperr.New(apperr.Invalid, "send it in source_base64, which takes any bytes", "the source is not valid UTF-8").At("body.source")
+	case strings.IndexByte(sub.Source, 0) >= 0:
+		return nulError("body.source")
+	case bytes.IndexByte(sub.SourceBase64, 0) >= 0:
+		return nulError("body.source_base64")
+	}
+	return nil
+}
+
+func nulError(field string) error {
+	return apperr.New(apperr.Invalid, "is it a compiled program, an archive, or text saved as UTF-16? save it as UTF-8 text",
+		"the source contains NUL bytes").At(field)
+}
+
+// lostRunes says whether decoding put in replacement characters that the body
+// did not have: it had escapes of half a surrogate pair.
+func lostRunes(raw []byte, source string) bool {
+	const replacement = "\uFFFD"
+	if !strings.Contains(source, replacement) {
+		return false
+	}
+	return !bytes.Contains(raw, []byte(replacement)) && !bytes.Contains(bytes.ToLower(raw), []byte(`\ufffd`))
+}
+
+func parseWait(text string) (time.Duration, error) {
+	if text == "" {
+		return 0, nil
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d < 0 {
+		return 0, apperr.New(apperr.Invalid, "use a duration such as 25s or 500ms", "expected a duration with its unit").At("query.wait")
+	}
+	return min(d, MaxWait), nil
+}
+
+// nextLink is the Link header of a page; empty on the last one.
+func nextLink(path string, q url.Values, next string, limit int) string {
+	if next == "" {
+		return ""
+	}
+	for k, v := range q {
+		if v[0] == "" {
+			q.Del(k)
+		}
+	}
+	q.Set("cursor", next)
+	q.Set("limit", fmt.Sprint(limit))
+	return "<" + path + "?" + q.Encode() + `>; rel="next"`
+}
+
+func (s *server) jsonOf(v any) map[string]*huma.MediaType {
+	return map[string]*huma.MediaType{"application/json": {Schema: s.schemaOf(v)}}
+}
