@@ -1,0 +1,58 @@
+# What a person or CI does with this tree. `make` alone lists it.
+
+GO       ?= go
+MODULE   := github.com/gavel-oj/gavel
+VERSION  := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+COMMIT   := $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
+LDFLAGS  := -X $(MODULE)/internal/buildinfo.Version=$(VERSION) -X $(MODULE)/internal/buildinfo.Commit=$(COMMIT)
+PROGRAMS := $(notdir $(wildcard cmd/*))
+
+# Packages tested under the race detector: those with goroutines of their own. The others run without it, which is
+# faster and, for tests that measure a program in the box, truer.
+RACE := $(shell sed 's/\#.*//' scripts/race-packages)
+
+.DEFAULT_GOAL := help
+.PHONY: help build up demo test check bench generate fmt lint vuln deps clean
+
+help: ## list these targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+up: deps build ## install what is missing, build, start everything and judge the examples; stays up until Ctrl-C
+	@scripts/up $(ARGS)
+
+demo: deps build ## the same in a temporary folder, and exit: 0 when every verdict is as declared
+	@scripts/demo $(ARGS)
+
+# Static programs: the box runs gavel-worker again inside a root without the host's libraries.
+build: ## build bin/gavel and bin/gavel-worker
+	@scripts/deps build
+	CGO_ENABLED=0 $(GO) build -ldflags '$(LDFLAGS)' -o bin/ $(addprefix ./cmd/,$(PROGRAMS))
+
+deps: ## install what gavel needs from the system, if it is missing (GAVEL_NO_INSTALL=1 forbids)
+	@scripts/deps run
+
+test: ## run every test and say how many were skipped and why; `make test ARGS='-run Lease'` narrows it
+	@scripts/deps test
+	@$(GO) run ./scripts/testsum -race '$(RACE)' -- -timeout 15m $(ARGS)
+
+check: ## generated files, format, vet, lint, layers, scripts, vulnerabilities: what a change must pass besides the tests
+	@scripts/check
+
+bench: ## run the benchmarks and print each as a ratio to its base
+	@scripts/deps test
+	@$(GO) run ./scripts/benchratio $(ARGS)
+
+generate: ## write the generated files anew (SQL, OpenAPI)
+	@scripts/generate
+
+fmt: ## format the Go files
+	@"$$(scripts/tool gofumpt)" -w .
+
+lint: ## run the linters alone
+	@"$$(scripts/tool golangci-lint)" run
+
+vuln: ## look for known vulnerabilities in what is linked (needs the database on the internet)
+	@"$$(scripts/tool govulncheck)" ./...
+
+clean: ## remove what was built; .data (the data of `make up`) and .cache (tools) stay
+	rm -rf bin dist tmp
