@@ -122,22 +122,34 @@ func (i info) Mode() fs.FileMode {
 }
 
 type openFile struct {
-	info info
-	name string
-	rc   io.ReadCloser
-	left int64
+	info   info
+	name   string
+	rc     io.ReadCloser
+	left   int64
+	failed bool
 }
 
 func (f *openFile) Stat() (fs.FileInfo, error) { return f.info, nil }
-func (f *openFile) Close() error               { return f.rc.Close() }
+
+// Close does not repeat an error that Read has given already, as the
+// decompressor would.
+func (f *openFile) Close() error {
+	err := f.rc.Close()
+	if f.failed || err == nil {
+		return nil
+	}
+	return readError(f.name, err)
+}
 
 func (f *openFile) Read(p []byte) (int, error) {
 	n, err := f.rc.Read(p)
 	f.left -= int64(n)
 	switch {
 	case f.left < 0 || err == io.EOF && f.left > 0:
+		f.failed = true
 		return 0, readError(f.name, fmt.Errorf("it is not %s long, as it said", size(f.info.n.size)))
 	case err != nil && err != io.EOF:
+		f.failed = true
 		return n, readError(f.name, err)
 	}
 	return n, err
