@@ -1,0 +1,90 @@
+package linuxbox
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// memoryControl is the memory controller in one of its two versions.
+type memoryControl interface {
+	meter() string
+	oomFile() string
+	// prepare sets what does not depend on the run.
+	prepare(dir string) error
+	setLimit(dir string, bytes int64) error
+	// reset makes the peak start anew. False means that this controller
+	// cannot, and that the next run needs a fresh directory.
+	reset(dir string) bool
+	peak(dir string) (int64, error)
+}
+
+// memoryV1 is the controller of cgroup v1. Threads may be in it one by one,
+// which is how the forker enters without waiting for a grace period.
+type memoryV1 struct{}
+
+func (memoryV1) meter() string   { return "cgroup1" }
+func (memoryV1) oomFile() string { return "memory.oom_control" }
+
+func (memoryV1) prepare(string) error { return nil }
+
+func (memoryV1) setLimit(dir string, bytes int64) error {
+	value := strconv.FormatInt(bytes, 10)
+	plain, withSwap := filepath.Join(dir, "memory.limit_in_bytes"), filepath.Join(dir, "memory.memsw.limit_in_bytes")
+	// The kernel insists on limit <= memsw at all times: which of the two has
+	// to go first depends on the direction, so try both orders. Swap limits
+	// are missing when swap accounting is off.
+	swapErr := writeFile(withSwap, value)
+	if err := writeFile(plain, value); err != nil {
+		return err
+	}
+	if swapErr != nil && !errors.Is(swapErr, fs.ErrNotExist) {
+		return writeFile(withSwap, value)
+	}
+	return nil
+}
+
+func (memoryV1) reset(dir string) bool {
+	// What earlier runs left charged (page cache of a runtime's files) would
+	// be part of the next peak. Dropping it would make the next run read it
+	// from disk again; a new directory leaves it cached, charged to the old.
+	const tolerated = 1 << 20
+	usage, err := readInt(filepath.Join(dir, "memory.usage_in_bytes"))
+	if err != nil || usage > tolerated {
+		return false
+	}
+	return writeFile(filepath.Join(dir, "memory.max_usage_in_bytes"), "0") == nil
+}
+
+func (memoryV1) peak(dir string) (int64, error) {
+	return readInt(filepath.Join(dir, "memory.max_usage_in_bytes"))
+}
+
+// writeFile writes a control file in one call; it never creates one.
+func writeFile(path, value string) error {
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(value)
+	return errors.Join(err, f.Close())
+}
+
+func readInt(path string) (int64, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return 0, err
+	}
+	return strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64)
+}
+
+func readField(path, name string) (int64, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return 0, err
+	}
+	return field(b, name)
+}

@@ -1,0 +1,153 @@
+package linuxbox
+
+import (
+	"fmt"
+	"runtime"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// forker is the thread that starts programs. All that a program inherits and
+// that the standard library cannot set in a child (v1 cgroup, no_new_privs,
+// seccomp filter, cgroup namespace, empty bounding set) is set on this one
+// thread, once. The Go runtime never starts other threads from it, because
+// its goroutine is locked to it.
+type forker struct {
+	jobs chan *forkJob
+	done chan struct{}
+}
+
+// forkJob is one start. The results are valid after forker.start returned.
+type forkJob struct {
+	argv, env []string
+	files     []uintptr
+	joins     []int        // v1 tasks files to enter first
+	cgroupDir int          // v2 leaf to start in, or -1
+	before    func() error // called in the cgroups, right before the fork
+
+	pid, pidfd int
+	started    time.Duration // monotonic, right before the fork
+	overhead   time.Duration // CPU of this thread since before returned
+	err        error
+	op         string
+}
+
+func startForker(tasks []int, filter bool) (*forker, error) {
+	f := &forker{jobs: make(chan *forkJob), done: make(chan struct{})}
+	ready := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		err := f.lockDown(tasks, filter)
+		ready <- err
+		if err == nil {
+			f.loop()
+		}
+	}()
+	return f, <-ready
+}
+
+func (f *forker) lockDown(tasks []int, filter bool) error {
+	for _, fd := range tasks {
+		if err := joinTasks(fd); err != nil {
+			return step("cgroup", "", fmt.Errorf("forker thread enters the slot's cgroup: %w", err))
+		}
+	}
+	closeFDs(tasks)
+	// Hides the host's cgroup paths in /proc/self/cgroup.
+	if err := unix.Unshare(unix.CLONE_NEWCGROUP); err != nil {
+		return step("namespaces", "the kernel needs CONFIG_CGROUPS and user.max_cgroup_namespaces above 0", fmt.Errorf("cgroup namespace: %w", err))
+	}
+	// With an empty bounding set nothing that is executed can gain anything,
+	// whatever its file says. The thread keeps what the child needs to become
+	// the box's user.
+	for c := uintptr(0); c <= 63; c++ {
+		if err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0); err != nil {
+			break // past the last capability of this kernel
+		}
+	}
+	if err := clearInheritable(); err != nil {
+		return step("capabilities", "", err)
+	}
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return step("no_new_privs", "", err)
+	}
+	if filter {
+		return step("seccomp", "the kernel needs CONFIG_SECCOMP_FILTER", installFilter())
+	}
+	return nil
+}
+
+// joinTasks moves the calling thread: unlike writing a process id to
+// cgroup.procs, this waits for no grace period.
+func joinTasks(fd int) error {
+	_, err := unix.Pwrite(fd, []byte("0"), 0)
+	return err
+}
+
+func clearInheritable() error {
+	hdr := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var data [2]unix.CapUserData
+	if err := unix.Capget(&hdr, &data[0]); err != nil {
+		return err
+	}
+	data[0].Inheritable, data[1].Inheritable = 0, 0
+	_ = unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
+	return unix.Capset(&hdr, &data[0])
+}
+
+// start runs one job on the forker thread.
+func (f *forker) start(j *forkJob) {
+	f.jobs <- j
+	<-f.done
+}
+
+func (f *forker) loop() {
+	for j := range f.jobs {
+		f.fork(j)
+		f.done <- struct{}{}
+	}
+}
+
+func (f *forker) fork(j *forkJob) {
+	for _, fd := range j.joins {
+		if j.err = joinTasks(fd); j.err != nil {
+			j.op = "cgroup"
+			return
+		}
+	}
+	if j.err = j.before(); j.err != nil {
+		j.op = "cgroup"
+		return
+	}
+	j.pidfd = -1
+	attr := &syscall.ProcAttr{
+		Dir:   boxWorkDir,
+		Env:   j.env,
+		Files: j.files,
+		Sys: &syscall.SysProcAttr{
+			Setsid:     true,
+			Credential: &syscall.Credential{Uid: boxUserUID, Gid: boxUserGID},
+			PidFD:      &j.pidfd,
+		},
+	}
+	if j.cgroupDir >= 0 {
+		attr.Sys.UseCgroupFD, attr.Sys.CgroupFD = true, j.cgroupDir
+	}
+	base := threadCPU()
+	j.started = monotonic()
+	j.pid, j.err = syscall.ForkExec(j.argv[0], j.argv, attr)
+	j.overhead = threadCPU() - base
+	if j.err != nil {
+		j.op = "exec"
+	}
+}
+
+func threadCPU() time.Duration {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &ts); err != nil {
+		return 0
+	}
+	return time.Duration(ts.Nano())
+}

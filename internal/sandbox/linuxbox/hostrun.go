@@ -1,0 +1,258 @@
+package linuxbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gavel-oj/gavel/internal/sandbox"
+)
+
+// request prepares the host's part of a run: cgroup, mounts, pipes. The files
+// are for the init, in the order of runReq.
+func (r *hostRun) request() (req *runReq, files []*os.File, err error) {
+	defer func() {
+		if err != nil {
+			closeAll(files)
+			r.abandonOutput()
+		}
+	}()
+	l := &r.spec.Limits
+	req = &runReq{
+		argv: r.spec.Argv, env: r.spec.Env, dirs: r.spec.Dirs,
+		cpu: l.CPU, wall: l.Wall,
+		stackBytes: l.StackBytes, fileBytes: l.FileBytes,
+		diskBytes: l.DiskBytes, diskInodes: l.DiskInodes,
+		openFiles: l.OpenFiles,
+	}
+	if req.stackBytes == 0 {
+		req.stackBytes = l.MemoryBytes
+	}
+	for _, c := range r.spec.CopyOut {
+		req.copyOut = append(req.copyOut, copyReq{c.Path, c.MaxBytes})
+	}
+	if files, err = r.openStdio(); err != nil {
+		return nil, files, &sandbox.Fault{Op: "stdio", Err: err}
+	}
+	processes := l.Processes
+	if r.slot.p.setup.weak(weakProcesses) {
+		processes = 4000
+	}
+	group, fresh, err := r.slot.group.prepare(l.MemoryBytes, processes)
+	if err != nil {
+		return nil, files, err
+	}
+	r.group = group
+	if fresh {
+		meter, joins, intoV2, err := group.openMeter()
+		if err != nil {
+			return nil, files, err
+		}
+		req.newMeter, req.joins, req.intoV2 = true, joins, intoV2
+		files = append(files, meter...)
+	}
+	mounts, err := openMounts(r.spec.Mounts, !r.slot.p.setup.weak(weakReadOnly))
+	if err != nil {
+		return nil, files, err
+	}
+	for _, m := range r.spec.Mounts {
+		req.mountPoints = append(req.mountPoints, m.Box)
+	}
+	return req, append(files, mounts...), nil
+}
+
+// openStdio returns descriptors 0, 1 and 2 of the program. They are copies:
+// the caller's files stay the caller's.
+func (r *hostRun) openStdio() (files []*os.File, err error) {
+	stdin := r.spec.Stdin
+	if stdin == nil {
+		if stdin, err = os.Open(os.DevNull); err != nil {
+			return nil, err
+		}
+		defer stdin.Close()
+	}
+	in, err := duplicate(stdin)
+	if err != nil {
+		return nil, fmt.Errorf("stdin: %w", err)
+	}
+	files = append(files, in)
+
+	if r.spec.StdoutFD != nil {
+		out, err := duplicate(r.spec.StdoutFD)
+		if err != nil {
+			return files, fmt.Errorf("stdout: %w", err)
+		}
+		files = append(files, out)
+	} else {
+		over := func() { r.askKill(causeOutput) }
+		if r.slot.p.setup.weak(weakOutput) {
+			over = nil
+		}
+		if r.stdout, err = newCollector(r.spec.Stdout, r.spec.Limits.StdoutBytes, r.slot.userUID, over); err != nil {
+			return files, fmt.Errorf("stdout: %w", err)
+		}
+		files = append(files, r.stdout.write)
+	}
+	if r.stderr, err = newCollector(r.spec.Stderr, r.spec.Limits.StderrBytes, r.slot.userUID, nil); err != nil {
+		return files, fmt.Errorf("stderr: %w", err)
+	}
+	return append(files, r.stderr.write), nil
+}
+
+// duplicate copies a descriptor for a program. Programs expect blocking
+// descriptors; those of Go's pipes are not.
+func duplicate(f *os.File) (*os.File, error) {
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	var dup *os.File
+	var opErr error
+	err = raw.Control(func(fd uintptr) {
+		var n int
+		if n, opErr = unix.FcntlInt(fd, unix.F_DUPFD_CLOEXEC, 3); opErr == nil {
+			opErr = unix.SetNonblock(n, false)
+			dup = os.NewFile(uintptr(n), f.Name())
+		}
+	})
+	if err := errors.Join(err, opErr); err != nil {
+		if dup != nil {
+			dup.Close()
+		}
+		return nil, err
+	}
+	return dup, nil
+}
+
+// result makes the contract's words of what init, kernel and readers saw. It
+// takes the files.
+func (r *hostRun) result(ctx context.Context, out *outcome, files []*os.File) (res sandbox.Result, err error) {
+	defer closeAll(files)
+	if out.fault != "" {
+		r.broken = out.fault
+		if ctx.Err() != nil {
+			return res, context.Cause(ctx)
+		}
+		return res, &sandbox.Fault{Op: out.fault, Err: withErrno(out.faultErr, out.errno)}
+	}
+	if out.slow {
+		r.broken = "slow end"
+	}
+	seen, err := r.group.read()
+	if err != nil {
+		r.broken = "counters"
+		return res, err
+	}
+	if ctx.Err() != nil && out.fired == causeCancel {
+		return res, context.Cause(ctx)
+	}
+	res = sandbox.Result{
+		ExitCode: out.exitCode, Signal: out.signal,
+		CPU: out.cpu, Wall: out.wall,
+		MemoryBytes: seen.peakBytes, MemoryMeter: r.slot.group.c.memory.meter(),
+		OOMKills: seen.oomKills, ProcessLimitHit: seen.forkFails > 0,
+	}
+	if r.stdout != nil {
+		res.StdoutBytes = r.stdout.seen
+	}
+	res.StderrBytes = r.stderr.seen
+	res.Fired = r.fired(out, seen, &res)
+	if seen.oomKills > 0 && !r.group.atLimit(seen.peakBytes) {
+		return sandbox.Result{}, &sandbox.Fault{
+			Op: "memory", Hint: "fewer slots, or more memory",
+			Err: errors.New("the machine ran out of memory, the program was within its limit"),
+		}
+	}
+	if err := r.outputError(); err != nil {
+		return sandbox.Result{}, &sandbox.Fault{Op: "output", Err: err}
+	}
+	if res.Files, err = r.takeFiles(out, files); err != nil {
+		return sandbox.Result{}, &sandbox.Fault{Op: "copy out", Err: err}
+	}
+	return res, nil
+}
+
+// fired says which limit ended the run or, when the program ended by itself,
+// which one it had passed all the same.
+func (r *hostRun) fired(out *outcome, seen readings, res *sandbox.Result) sandbox.Limit {
+	switch out.fired {
+	case causeCPU:
+		return sandbox.LimitCPU
+	case causeWall:
+		return sandbox.LimitWall
+	case causeMemory:
+		return sandbox.LimitMemory
+	case causeOutput:
+		return sandbox.LimitOutput
+	}
+	l := &r.spec.Limits
+	switch {
+	case seen.oomKills > 0:
+		return sandbox.LimitMemory
+	case r.stdout != nil && res.StdoutBytes > l.StdoutBytes && !r.slot.p.setup.weak(weakOutput):
+		return sandbox.LimitOutput
+	case out.signal == int(unix.SIGXFSZ) || out.fileLimit:
+		return sandbox.LimitOutput
+	case res.CPU > l.CPU && !r.slot.p.setup.weak(weakCPUWatch):
+		return sandbox.LimitCPU
+	}
+	return sandbox.LimitNone
+}
+
+func (r *hostRun) outputError() error {
+	for _, c := range []*collector{r.stdout, r.stderr} {
+		if c != nil && c.err != nil {
+			return c.err
+		}
+	}
+	return nil
+}
+
+func (r *hostRun) takeFiles(out *outcome, files []*os.File) (map[string]sandbox.File, error) {
+	if len(r.spec.CopyOut) == 0 {
+		return nil, nil
+	}
+	if len(out.files) != len(r.spec.CopyOut) {
+		return nil, fmt.Errorf("%d files reported, %d asked for", len(out.files), len(r.spec.CopyOut))
+	}
+	got := map[string]sandbox.File{}
+	fail := func(err error) (map[string]sandbox.File, error) {
+		for _, f := range got {
+			if f.Content != nil {
+				f.Content.Close()
+			}
+		}
+		return nil, err
+	}
+	for i, f := range out.files {
+		want := r.spec.CopyOut[i]
+		file := sandbox.File{Size: f.size}
+		switch f.state {
+		case fileOK:
+			if len(files) == 0 {
+				return fail(io.ErrUnexpectedEOF)
+			}
+			content, err := takeContent(files[0], f.size, r.slot.p.cfg.TempDir)
+			if err != nil {
+				return fail(fmt.Errorf("%s: %w", want.Path, err))
+			}
+			files = files[1:]
+			file.State, file.Content = sandbox.FileOK, content
+		case fileMissing:
+			if want.Optional {
+				continue
+			}
+			file.State = sandbox.FileMissing
+		case fileTooLarge:
+			file.State = sandbox.FileTooLarge
+		default:
+			file.State = sandbox.FileNotRegular
+		}
+		got[want.Path] = file
+	}
+	return got, nil
+}

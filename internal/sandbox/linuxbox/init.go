@@ -1,0 +1,216 @@
+package linuxbox
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime"
+	"runtime/debug"
+
+	"golang.org/x/sys/unix"
+)
+
+// initArg0 marks a re-exec of this executable as a slot's init.
+const initArg0 = "gavel-box-init"
+
+// controlFD is where the init finds its end of the control channel.
+const controlFD = 3
+
+// initCalled guards against a program that opens boxes without having called
+// Init: its re-exec would run main again, and open boxes again, without end.
+var initCalled bool
+
+// Init turns this process into a slot's init when it was started as one, and
+// then never returns. Call it first thing in main and in TestMain of every
+// program that opens boxes.
+func Init() {
+	initCalled = true
+	if len(os.Args) == 0 || os.Args[0] != initArg0 {
+		return
+	}
+	runtime.LockOSThread()
+	os.Exit(runInit(controlFD))
+}
+
+// boxInit is process 1 of a box.
+type boxInit struct {
+	rx     *receiver
+	cfg    setup
+	forker *forker
+	root   *rootFS
+	meter  meter
+	ncpu   int
+	lastID *os.File // /proc/sys/kernel/ns_last_pid, nil when the kernel has none
+}
+
+func runInit(sock int) int {
+	// The heap is a few hundred KiB; a collection in the middle of a run would
+	// only disturb it. The limit keeps a bound.
+	debug.SetGCPercent(-1)
+	debug.SetMemoryLimit(48 << 20)
+	// Handlers become default actions at exec, ignored signals stay ignored:
+	// with handlers for all, a worker started by nohup or in the background of
+	// a script does not hand its ignored signals to programs.
+	signal.Notify(make(chan os.Signal, 1))
+
+	b := &boxInit{rx: newReceiver(sock), ncpu: runtime.NumCPU()}
+	kind, body, fds, err := b.rx.next()
+	if err != nil || kind != msgSetup {
+		fmt.Fprintln(os.Stderr, "box init: no setup message:", err)
+		return 1
+	}
+	if err := json.Unmarshal(body, &b.cfg); err != nil {
+		fmt.Fprintln(os.Stderr, "box init: setup message:", err)
+		return 1
+	}
+	answer := &hello{}
+	if answer.Weaker, err = b.build(fds); err != nil {
+		answer = helloFromError(err)
+	}
+	if err := sendPacket(sock, packJSON(msgHello, answer)); err != nil || answer.Op != "" {
+		return 1
+	}
+	return b.serve()
+}
+
+// build makes the box: descriptors, limits, file tree, forker, inert corners.
+func (b *boxInit) build(tasks []int) (weaker []string, err error) {
+	if !b.cfg.weak(weakCloseFDs) {
+		// Whatever the worker (or the shell that started it) left open without
+		// close-on-exec must not reach a program.
+		if err := unix.CloseRange(controlFD+1, ^uint(0), unix.CLOSE_RANGE_CLOEXEC); err != nil {
+			return nil, step("descriptors", "Linux 5.11 or newer is needed", err)
+		}
+	}
+	unix.CloseOnExec(controlFD)
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+		return nil, step("prctl", "", err)
+	}
+	unix.Umask(0o022)
+	if err := setInitLimits(!b.cfg.weak(weakCore)); err != nil {
+		return nil, err
+	}
+	if b.root, err = buildRoot(&b.cfg); err != nil {
+		return nil, err
+	}
+	// The forker enters the slot's cgroups and makes its cgroup namespace
+	// before nested namespaces are forbidden.
+	if b.forker, err = startForker(tasks, !b.cfg.weak(weakSeccomp)); err != nil {
+		return nil, err
+	}
+	return b.makeInert()
+}
+
+// setInitLimits sets the resource limits that every program inherits unchanged.
+func setInitLimits(noCore bool) error {
+	limits := []struct {
+		what  int
+		value uint64
+	}{
+		{unix.RLIMIT_MEMLOCK, 0},
+		{unix.RLIMIT_MSGQUEUE, 0},
+		{unix.RLIMIT_RTPRIO, 0},
+		{unix.RLIMIT_NICE, 0},
+	}
+	if noCore {
+		// One byte, not none: at 0 the kernel still starts a piped
+		// core_pattern handler, as root of the host, on the program's memory.
+		// The value 1 is its own mark for "never pipe", and too small a file.
+		limits = append(limits, struct {
+			what  int
+			value uint64
+		}{unix.RLIMIT_CORE, 1})
+	}
+	for _, l := range limits {
+		if err := unix.Setrlimit(l.what, &unix.Rlimit{Cur: l.value, Max: l.value}); err != nil {
+			return step("rlimit", "", fmt.Errorf("limit %d: %w", l.what, err))
+		}
+	}
+	// When the whole machine runs out of memory, programs go before the worker.
+	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("600"), 0)
+	return nil
+}
+
+// makeInert closes what namespaces leave open between two runs of one slot.
+// Each write needs the new /proc and the rights of the box's root.
+func (b *boxInit) makeInert() (weaker []string, err error) {
+	if !b.cfg.weak(weakNestedNS) {
+		for _, ns := range []string{"user", "pid", "mnt", "net", "ipc", "uts", "cgroup"} {
+			file := "/proc/sys/user/max_" + ns + "_namespaces"
+			if err := os.WriteFile(file, []byte("0"), 0); err != nil {
+				return nil, step("namespaces", "", err)
+			}
+		}
+	}
+	if !b.cfg.weak(weakIPC) {
+		// The filter refuses these calls as well; kernels before 5.19 do not
+		// let the box's root write here, so failures are no fault.
+		for file, value := range map[string]string{
+			"/proc/sys/kernel/shmmni":        "0",
+			"/proc/sys/kernel/msgmni":        "0",
+			"/proc/sys/kernel/sem":           "0 0 0 0",
+			"/proc/sys/fs/mqueue/queues_max": "0",
+		} {
+			_ = os.WriteFile(file, []byte(value), 0)
+		}
+	}
+	if b.lastID, err = os.OpenFile("/proc/sys/kernel/ns_last_pid", os.O_WRONLY, 0); err != nil {
+		b.lastID = nil
+		weaker = append(weaker, "process ids run on between runs: kernel without CONFIG_CHECKPOINT_RESTORE")
+	}
+	return weaker, nil
+}
+
+// serve answers runs until the worker goes away.
+func (b *boxInit) serve() int {
+	for {
+		kind, body, fds, err := b.rx.next()
+		switch {
+		case errors.Is(err, io.EOF):
+			return 0
+		case err != nil:
+			fmt.Fprintln(os.Stderr, "box init: control channel:", err)
+			return 1
+		}
+		switch kind {
+		case msgKill: // the run it was meant for has ended
+		case msgGo:
+			if err := sendPacket(b.rx.sock, packReady("")); err != nil {
+				return 1
+			}
+		case msgRun:
+			if err := b.handleRun(body, fds); err != nil {
+				fmt.Fprintln(os.Stderr, "box init:", err)
+				return 1
+			}
+		default:
+			fmt.Fprintln(os.Stderr, "box init: unknown message", kind)
+			return 1
+		}
+	}
+}
+
+func packReady(fault string) []byte { return append([]byte{msgReady}, fault...) }
+
+// handleRun does one run: result first, then cleaning, then msgReady, so that
+// cleaning is off the path of the caller.
+func (b *boxInit) handleRun(body []byte, fds []int) error {
+	req, err := unpackRun(body)
+	if err != nil {
+		return fmt.Errorf("run message: %w", err)
+	}
+	run := &initRun{boxInit: b, req: req}
+	out, send := run.do(fds)
+	if err := sendPacket(b.rx.sock, out.pack(), send...); err != nil {
+		return fmt.Errorf("send result: %w", err)
+	}
+	closeFDs(send)
+	fault := ""
+	if err := run.clean(); err != nil {
+		fault = err.Error()
+	}
+	return sendPacket(b.rx.sock, packReady(fault))
+}

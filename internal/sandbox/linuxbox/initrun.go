@@ -1,0 +1,338 @@
+package linuxbox
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// firstPID is the process id that every program gets, run after run.
+const firstPID = 100
+
+// endGrace is how long killed processes may take to disappear before the slot
+// is given up as broken.
+const endGrace = 20 * time.Second
+
+// initRun is one run inside the init.
+type initRun struct {
+	*boxInit
+	req    *runReq
+	mounts []runMount
+
+	job     forkJob
+	cpuBase time.Duration
+	oomBase int
+	status  unix.WaitStatus
+	exited  bool
+	ended   time.Duration
+	out     outcome
+}
+
+// do runs the program and returns what to send, with its descriptors.
+func (r *initRun) do(fds []int) (*outcome, []int) {
+	err := r.run(fds)
+	if err != nil {
+		r.out.fault, r.out.faultErr = "supervise", err.Error()
+		if se, ok := errors.AsType[*stepError](err); ok {
+			r.out.fault, r.out.faultErr = se.op, se.err.Error()
+		}
+		if errno, ok := errors.AsType[unix.Errno](err); ok {
+			r.out.errno = int(errno)
+		}
+		return &r.out, nil
+	}
+	return &r.out, r.copyOut()
+}
+
+func (r *initRun) run(fds []int) error {
+	rest, std, err := r.takeFDs(fds)
+	if err != nil {
+		return err
+	}
+	err = r.prepare(rest)
+	if err == nil {
+		err = r.fork(std)
+	}
+	// At once: a peer at the other end of a pipe waits for its end of file,
+	// and that must depend on the program alone.
+	closeFDs(std)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(r.job.pidfd)
+	if err := r.watch(); err != nil {
+		return err
+	}
+	return r.finish()
+}
+
+// takeFDs deals out the descriptors that came with the request.
+func (r *initRun) takeFDs(fds []int) (mounts, std []int, err error) {
+	r.job.cgroupDir = -1
+	need := 3 + len(r.req.mountPoints)
+	if r.req.newMeter {
+		need += 2 + r.req.joins
+		if r.req.intoV2 {
+			need++
+		}
+	}
+	if len(fds) != need {
+		closeFDs(fds)
+		return nil, nil, fmt.Errorf("run message with %d descriptors, want %d", len(fds), need)
+	}
+	std, fds = fds[:3], fds[3:]
+	if r.req.newMeter {
+		r.meter.close()
+		r.meter = meter{cpu: fds[0], oom: fds[1], have: true, ownCPU: r.req.joins > 0}
+		r.job.joins, fds = fds[2:2+r.req.joins], fds[2+r.req.joins:]
+		if r.req.intoV2 {
+			r.job.cgroupDir, fds = fds[0], fds[1:]
+		}
+	}
+	return fds, std, nil
+}
+
+func (r *initRun) prepare(mounts []int) error {
+	for _, s := range r.root.scratch {
+		if err := s.limit(r.req.diskBytes, r.req.diskInodes); err != nil {
+			closeFDs(mounts)
+			return step("mount", "", fmt.Errorf("limit %s: %w", s.path, err))
+		}
+	}
+	if err := r.attach(mounts); err != nil {
+		return err
+	}
+	if err := r.makeDirs(); err != nil {
+		return err
+	}
+	// Soft limits of the init are inherited exactly; the hard ones follow
+	// after the fork. The stack limit has to be right at exec, which lays the
+	// address space out by it. The init itself writes no files.
+	for what, value := range map[int]int64{unix.RLIMIT_STACK: r.req.stackBytes, unix.RLIMIT_FSIZE: r.req.fileBytes} {
+		if err := setSoftLimit(what, uint64(value)); err != nil {
+			return step("rlimit", "", err)
+		}
+	}
+	if r.lastID != nil {
+		// Best effort: a leftover thread of ours may just have that number.
+		_, _ = r.lastID.WriteAt([]byte(strconv.Itoa(firstPID-1)), 0)
+	}
+	return nil
+}
+
+func setSoftLimit(what int, value uint64) error {
+	var l unix.Rlimit
+	if err := unix.Getrlimit(what, &l); err != nil {
+		return err
+	}
+	l.Cur = min(value, l.Max)
+	return unix.Setrlimit(what, &l)
+}
+
+func (r *initRun) makeDirs() error {
+	for _, dir := range r.req.dirs {
+		if err := makeDirsBelow(boxWorkDir, dir); err != nil {
+			return step("directory", "", fmt.Errorf("make %s: %w", dir, err))
+		}
+	}
+	return nil
+}
+
+func (r *initRun) fork(std []int) error {
+	r.job.argv, r.job.env = r.req.argv, r.req.env
+	r.job.files = []uintptr{uintptr(std[0]), uintptr(std[1]), uintptr(std[2])}
+	r.job.before = func() (err error) {
+		if r.cpuBase, err = r.meter.readCPU(); err != nil {
+			return err
+		}
+		r.oomBase, err = r.meter.readOOM()
+		return err
+	}
+	r.forker.start(&r.job)
+	closeFDs(r.job.joins)
+	if r.job.cgroupDir >= 0 {
+		_ = unix.Close(r.job.cgroupDir)
+	}
+	if r.job.err != nil {
+		return step(r.job.op, "", r.job.err)
+	}
+	for what, value := range map[int]uint64{
+		unix.RLIMIT_STACK:  uint64(r.req.stackBytes),
+		unix.RLIMIT_FSIZE:  uint64(r.req.fileBytes),
+		unix.RLIMIT_NOFILE: uint64(r.req.openFiles),
+	} {
+		// The program may be gone already; there is nothing to limit then.
+		_ = unix.Prlimit(r.job.pid, what, &unix.Rlimit{Cur: value, Max: value}, nil)
+	}
+	return nil
+}
+
+// watch waits for the end of the program and enforces CPU and wall limits, and
+// those that the host asks for.
+func (r *initRun) watch() error {
+	var deadline time.Duration // for processes to be gone, once killed
+	poll := []unix.PollFd{
+		{Fd: int32(r.job.pidfd), Events: unix.POLLIN},
+		{Fd: int32(r.rx.sock), Events: unix.POLLIN},
+	}
+	for {
+		if r.reap(unix.WNOHANG); r.exited {
+			return nil
+		}
+		now := monotonic()
+		wait := maxWait
+		if r.out.fired == causeNone {
+			used, err := r.usedCPU()
+			if err != nil {
+				return err
+			}
+			wait = nextLook(r.req.cpu-used, r.job.started+r.req.wall-now, r.ncpu)
+			if err := r.enforce(used, now-r.job.started); err != nil {
+				return err
+			}
+		}
+		if r.out.fired != causeNone {
+			switch {
+			case deadline == 0:
+				deadline = now + endGrace
+			case now > deadline:
+				return step("kill", "", fmt.Errorf("processes still there %s after SIGKILL", endGrace))
+			}
+			killAll()
+		}
+		ts := unix.NsecToTimespec(int64(wait))
+		if _, err := unix.Ppoll(poll, &ts, nil); err != nil && !errors.Is(err, unix.EINTR) {
+			return fmt.Errorf("poll: %w", err)
+		}
+		if poll[1].Revents != 0 {
+			if err := r.hostSays(); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// enforce decides whether a limit is passed. An out-of-memory kill that came
+// before the limit is looked for here, so that the first one is the cause (L1).
+func (r *initRun) enforce(cpu, wall time.Duration) error {
+	kills, err := r.meter.readOOM()
+	if err != nil {
+		return err
+	}
+	switch {
+	case kills > r.oomBase:
+		r.fire(causeMemory)
+	case cpu > r.req.cpu:
+		r.fire(causeCPU)
+	case wall > r.req.wall:
+		r.fire(causeWall)
+	}
+	return nil
+}
+
+func (r *initRun) fire(c cause) {
+	if r.out.fired == causeNone {
+		r.out.fired = c
+	}
+}
+
+func (r *initRun) hostSays() error {
+	kind, body, fds, err := r.rx.next()
+	closeFDs(fds)
+	switch {
+	case errors.Is(err, io.EOF):
+		os.Exit(0) // the worker is gone; everything in here goes with process 1
+	case err != nil:
+		return fmt.Errorf("control channel: %w", err)
+	case kind != msgKill || len(body) != 1:
+		return fmt.Errorf("message %d during a run", kind)
+	}
+	kills, err := r.meter.readOOM()
+	if err != nil {
+		return err
+	}
+	if kills > r.oomBase && cause(body[0]) != causeCancel {
+		r.fire(causeMemory)
+	}
+	r.fire(cause(body[0]))
+	return nil
+}
+
+func (r *initRun) usedCPU() (time.Duration, error) {
+	if r.cfg.weak(weakCPUWatch) {
+		return 0, nil
+	}
+	now, err := r.meter.readCPU()
+	if err != nil {
+		return 0, err
+	}
+	used := now - r.cpuBase
+	if r.meter.ownCPU {
+		used -= r.job.overhead
+	}
+	return max(used, 0), nil
+}
+
+// killAll ends every process of the box but this one. The kernel walks the
+// process list under its lock, and a process with a pending kill cannot finish
+// a fork, so one call is enough for a fork bomb.
+func killAll() { _ = unix.Kill(-1, unix.SIGKILL) }
+
+// reap collects dead children; the program's own status is kept. It reports
+// whether any child is left.
+func (r *initRun) reap(options int) (left bool) {
+	for {
+		var ws unix.WaitStatus
+		pid, err := unix.Wait4(-1, &ws, options|unix.WALL, nil)
+		switch {
+		case errors.Is(err, unix.EINTR):
+			continue
+		case err != nil: // ECHILD
+			return false
+		case pid == 0:
+			return true
+		case pid == r.job.pid:
+			r.status, r.exited, r.ended = ws, true, monotonic()
+		}
+	}
+}
+
+// finish ends what the program left behind and takes the final readings.
+func (r *initRun) finish() error {
+	if !r.cfg.weak(weakReap) {
+		start := monotonic()
+		for killAll(); r.reap(unix.WNOHANG); killAll() {
+			if monotonic()-start > endGrace {
+				return step("kill", "", fmt.Errorf("processes still there %s after SIGKILL", endGrace))
+			}
+			r.waitForChild()
+		}
+		r.out.slow = monotonic()-start > time.Second
+	}
+	used, err := r.meter.readCPU()
+	if err != nil {
+		return err
+	}
+	used -= r.cpuBase
+	if r.meter.ownCPU {
+		used -= r.job.overhead
+	}
+	r.out.cpu, r.out.wall = max(used, 0), r.ended-r.job.started
+	if r.status.Signaled() {
+		r.out.signal = int(r.status.Signal()) & 0x7f
+	} else {
+		r.out.exitCode = r.status.ExitStatus()
+	}
+	r.out.fileLimit = r.hitFileLimit()
+	return nil
+}
+
+// waitForChild blocks until some child has died, without collecting it.
+func (r *initRun) waitForChild() {
+	_ = unix.Waitid(unix.P_ALL, 0, nil, unix.WEXITED|unix.WNOWAIT|unix.WALL, nil)
+}

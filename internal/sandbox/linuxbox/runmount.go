@@ -1,0 +1,126 @@
+package linuxbox
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// runMount is one mount of a run, inside the init.
+type runMount struct {
+	point string
+	made  []string // directories or file made for it in the root, outermost first
+	isDir bool
+}
+
+// attach puts the mounts that the host prepared (read-only, detached) where
+// the request says. It takes all descriptors.
+func (r *initRun) attach(fds []int) error {
+	defer closeFDs(fds)
+	for i, point := range r.req.mountPoints {
+		var st unix.Stat_t
+		if err := unix.Fstat(fds[i], &st); err != nil {
+			return step("mount", "", fmt.Errorf("%s: %w", point, err))
+		}
+		m := runMount{point: point, isDir: st.Mode&unix.S_IFMT == unix.S_IFDIR}
+		err := r.root.makePoint(&m)
+		// Noted before the mount: what was made has to be removed in any case.
+		r.mounts = append(r.mounts, m)
+		if err != nil {
+			return step("mount", "", fmt.Errorf("make mount point %s: %w", point, err))
+		}
+		if err := unix.MoveMount(fds[i], "", unix.AT_FDCWD, point, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
+			return step("mount", "", fmt.Errorf("attach %s: %w", point, err))
+		}
+	}
+	return nil
+}
+
+// makePoint makes what is missing of a mount point, through the writable view
+// of the root.
+func (f *rootFS) makePoint(m *runMount) error {
+	if _, err := os.Lstat(m.point); err == nil {
+		return nil
+	}
+	elems := strings.Split(strings.Trim(m.point, "/"), "/")
+	for i := range elems {
+		rel := filepath.Join(elems[:i+1]...)
+		var err error
+		if last := i == len(elems)-1; last && !m.isDir {
+			var fd int
+			if fd, err = unix.Openat(f.write, rel, unix.O_CREAT|unix.O_EXCL|unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0o444); err == nil {
+				unix.Close(fd)
+			}
+		} else {
+			err = unix.Mkdirat(f.write, rel, 0o755)
+		}
+		switch {
+		case errors.Is(err, unix.EEXIST):
+		case err != nil:
+			return err
+		default:
+			m.made = append(m.made, rel)
+		}
+	}
+	return nil
+}
+
+// detach undoes attach, in reverse.
+func (f *rootFS) detach(mounts []runMount) error {
+	var errs []error
+	for i := len(mounts) - 1; i >= 0; i-- {
+		m := mounts[i]
+		// A mount that never came about is EINVAL.
+		if err := unix.Unmount(m.point, unix.UMOUNT_NOFOLLOW); err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
+			errs = append(errs, fmt.Errorf("unmount %s: %w", m.point, err))
+			continue
+		}
+		for j := len(m.made) - 1; j >= 0; j-- {
+			flags := unix.AT_REMOVEDIR
+			if j == len(m.made)-1 && !m.isDir {
+				flags = 0
+			}
+			if err := unix.Unlinkat(f.write, m.made[j], flags); err != nil && !errors.Is(err, unix.ENOENT) {
+				errs = append(errs, fmt.Errorf("remove mount point /%s: %w", m.made[j], err))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// clean takes the run's mounts away and replaces touched file systems. An
+// error means that the slot must not be used again.
+func (r *initRun) clean() error {
+	errs := []error{r.root.detach(r.mounts)}
+	for _, s := range r.root.scratch {
+		errs = append(errs, s.clean())
+	}
+	return errors.Join(errs...)
+}
+
+// makeDirsBelow makes a relative directory and its parents in an untouched
+// file system, for the box's user.
+func makeDirsBelow(base, rel string) error {
+	if !filepath.IsLocal(rel) {
+		return errors.New("not a path below the working directory")
+	}
+	path := base
+	for elem := range strings.SplitSeq(filepath.Clean(rel), "/") {
+		path = filepath.Join(path, elem)
+		err := unix.Mkdir(path, 0o755)
+		if errors.Is(err, unix.EEXIST) {
+			continue
+		}
+		if err == nil {
+			err = unix.Lchown(path, boxUserUID, boxUserGID)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

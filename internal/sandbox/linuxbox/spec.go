@@ -1,0 +1,126 @@
+package linuxbox
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/gavel-oj/gavel/internal/sandbox"
+)
+
+// minMemoryBytes is what the kernel needs to start any program at all.
+const minMemoryBytes = 1 << 20
+
+// checkSpec refuses what would be a caller's mistake. Its errors are no
+// faults: another machine would say the same.
+func checkSpec(s *sandbox.Spec) error {
+	if err := checkArgs(s); err != nil {
+		return err
+	}
+	if err := checkLimits(&s.Limits); err != nil {
+		return err
+	}
+	for _, m := range s.Mounts {
+		if err := checkMount(m); err != nil {
+			return err
+		}
+	}
+	for _, d := range s.Dirs {
+		if !filepath.IsLocal(d) || strings.ContainsRune(d, 0) {
+			return fmt.Errorf("spec: directory %q is not a path below %s", d, sandbox.WorkDir)
+		}
+	}
+	seen := map[string]bool{}
+	for _, c := range s.CopyOut {
+		switch {
+		case !filepath.IsLocal(c.Path) || strings.ContainsRune(c.Path, 0):
+			return fmt.Errorf("spec: copy-out %q is not a path below %s", c.Path, sandbox.WorkDir)
+		case c.MaxBytes <= 0:
+			return fmt.Errorf("spec: copy-out %q without a size limit", c.Path)
+		case seen[c.Path]:
+			return fmt.Errorf("spec: copy-out %q twice", c.Path)
+		}
+		seen[c.Path] = true
+	}
+	if len(s.CopyOut) > maxFDs/2 || len(s.Mounts) > maxFDs/2 {
+		return fmt.Errorf("spec: %d mounts and %d copy-outs, at most %d each", len(s.Mounts), len(s.CopyOut), maxFDs/2)
+	}
+	return nil
+}
+
+func checkArgs(s *sandbox.Spec) error {
+	switch {
+	case len(s.Argv) == 0:
+		return errors.New("spec: no program")
+	case !path.IsAbs(s.Argv[0]):
+		return fmt.Errorf("spec: program %q is not an absolute path", s.Argv[0])
+	case !slices.Contains([]sandbox.Profile{sandbox.ProfileRun, sandbox.ProfileCompile, sandbox.ProfileChecker}, s.Profile):
+		return fmt.Errorf("spec: unknown profile %q", s.Profile)
+	}
+	for _, a := range slices.Concat(s.Argv, s.Env) {
+		if strings.ContainsRune(a, 0) {
+			return errors.New("spec: NUL byte in an argument or the environment")
+		}
+	}
+	for _, e := range s.Env {
+		if !strings.Contains(e, "=") {
+			return fmt.Errorf("spec: environment entry %q without =", e)
+		}
+	}
+	return nil
+}
+
+func checkLimits(l *sandbox.Limits) error {
+	for _, f := range []struct {
+		name  string
+		value int64
+	}{
+		{"CPU", int64(l.CPU)}, {"Wall", int64(l.Wall)}, {"MemoryBytes", l.MemoryBytes},
+		{"StdoutBytes", l.StdoutBytes}, {"StderrBytes", l.StderrBytes}, {"FileBytes", l.FileBytes},
+		{"DiskBytes", l.DiskBytes}, {"DiskInodes", l.DiskInodes},
+		{"Processes", int64(l.Processes)}, {"OpenFiles", int64(l.OpenFiles)},
+	} {
+		if f.value <= 0 {
+			return fmt.Errorf("spec: limit %s is %d, a run without a limit is refused", f.name, f.value)
+		}
+	}
+	if l.StackBytes < 0 {
+		return fmt.Errorf("spec: limit StackBytes is %d", l.StackBytes)
+	}
+	if l.MemoryBytes < minMemoryBytes {
+		return fmt.Errorf("spec: limit MemoryBytes is %d, no program starts with less than %d", l.MemoryBytes, minMemoryBytes)
+	}
+	return nil
+}
+
+// mountDirs are where mounts may go: at them or below.
+var mountDirs = []string{sandbox.ProgramDir, sandbox.SourceDir, sandbox.DataDir}
+
+func checkMount(m sandbox.Mount) error {
+	allowed := slices.ContainsFunc(mountDirs, func(d string) bool { return m.Box == d || strings.HasPrefix(m.Box, d+"/") })
+	if !allowed || path.Clean(m.Box) != m.Box || strings.ContainsRune(m.Box, 0) {
+		return fmt.Errorf("spec: mount at %q, want a clean path at or below one of %s", m.Box, strings.Join(mountDirs, ", "))
+	}
+	if !filepath.IsAbs(m.Host) {
+		return fmt.Errorf("spec: mount of %q is not an absolute path", m.Host)
+	}
+	fi, err := os.Stat(m.Host)
+	if err != nil {
+		return fmt.Errorf("spec: mount: %w", err)
+	}
+	need := fs.FileMode(0o004)
+	if fi.IsDir() {
+		need = 0o005
+	} else if !fi.Mode().IsRegular() {
+		return fmt.Errorf("spec: mount of %s: neither a file nor a directory", m.Host)
+	}
+	if fi.Mode()&need != need {
+		return fmt.Errorf("spec: mount of %s: mode %v keeps the box's user out, chmod o+rX it", m.Host, fi.Mode().Perm())
+	}
+	return nil
+}
