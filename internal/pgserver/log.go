@@ -54,6 +54,9 @@ func (l *logPipe) read(ctx context.Context, r io.Reader) {
 			level = slog.LevelDebug
 		case "WARNING", "FATAL":
 			level = slog.LevelWarn
+			if passing(rest) {
+				level = slog.LevelDebug
+			}
 		case "PANIC":
 			level = slog.LevelError
 		case "HINT":
@@ -71,6 +74,13 @@ func (l *logPipe) read(ctx context.Context, r io.Reader) {
 		l.mu.Unlock()
 		l.logger.Log(ctx, level, "postgres says", "severity", strings.ToLower(kind), "text", strings.TrimSpace(rest))
 	}
+}
+
+// passing reports whether a FATAL only turns one client away because the
+// server is on its way up or down. Clients that try again would fill the log.
+func passing(text string) bool {
+	text = strings.TrimSpace(text)
+	return strings.HasPrefix(text, "the database system is ") || strings.HasPrefix(text, "terminating connection due to ")
 }
 
 // lastLines returns the last lines in one line.

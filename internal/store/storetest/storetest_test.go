@@ -5,11 +5,14 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/gavel-oj/gavel/internal/testkit"
 )
 
 func TestMain(m *testing.M) { Main(m) }
@@ -138,5 +141,60 @@ func BenchmarkDB(b *testing.B) {
 		r := &recorder{TB: b}
 		DB(r)
 		r.end()
+	}
+}
+
+func TestGivenServerIsUsedAndLeftClean(t *testing.T) {
+	DB(t) // the shared server is up
+	t.Setenv(EnvURL, shared.admin)
+	var c cluster
+	r := &recorder{TB: t}
+	conn := connect(t, c.database(r, true))
+	if n := count(t, conn, "select count(*) from pg_tables where tablename = 'goose_db_version'"); n != 1 {
+		t.Error("not migrated")
+	}
+	if c.server != nil {
+		t.Error("a private server was started all the same")
+	}
+	if err := conn.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	r.end()
+	if err := c.close(); err != nil || len(r.errors) > 0 {
+		t.Errorf("close: %v, errors %v", err, r.errors)
+	}
+	left := count(t, connect(t, shared.admin), "select count(*) from pg_database where datname = $1", c.template)
+	if left != 0 {
+		t.Error("the template is still there")
+	}
+}
+
+func TestURLThatIsNoneIsExplained(t *testing.T) {
+	t.Setenv(EnvURL, "host=somewhere dbname=x")
+	var c cluster
+	if err := c.start(t.Context()); err == nil || !strings.Contains(err.Error(), EnvURL) {
+		t.Errorf("error %v", err)
+	}
+}
+
+func (r *recorder) Skipf(f string, a ...any) {
+	r.errors = append(r.errors, "skip: "+fmt.Sprintf(f, a...))
+	runtime.Goexit()
+}
+
+func TestMissingServerSkipsLoudly(t *testing.T) {
+	t.Setenv(testkit.EnvRequire, "")
+	c := &cluster{startErr: errNoServer}
+	c.startOnce.Do(func() {})
+	r := &recorder{TB: t}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		c.database(r, true)
+		t.Error("a database without a server")
+	}()
+	<-done
+	if len(r.errors) != 1 || !strings.HasPrefix(r.errors[0], "skip: SKIPPED need=pg") {
+		t.Errorf("said %q", r.errors)
 	}
 }
