@@ -70,9 +70,19 @@ func (b *guardedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// Close bounds what closing costs.
 func (b *guardedBody) Close() error {
-	b.extend() // closing reads a little of what is left
+	b.drain()
 	return b.body.Close()
+}
+
+// drain prepares for net/http's habit of reading a little of an unread body
+// before it sends the answer: a client that sends nothing must not hold back
+// its own refusal.
+func (b *guardedBody) drain() {
+	if !b.ended {
+		_ = b.control.SetReadDeadline(b.clock.Now().Add(drainTime))
+	}
 }
 
 // guardedWriter counts, and gives each write its own deadline so that a client
@@ -82,6 +92,7 @@ type guardedWriter struct {
 	http.ResponseWriter
 	control *http.ResponseController
 	clock   clock.Clock
+	body    *guardedBody
 	status  int
 	started bool // a part of the body is out
 	bytes   int64
@@ -100,6 +111,7 @@ func (w *guardedWriter) WriteHeader(status int) {
 	w.extend()
 	if w.status == 0 && status >= 200 {
 		w.status = status
+		w.body.drain()
 		if status == http.StatusNoContent {
 			w.Header().Del("Content-Type")
 		}
@@ -109,7 +121,7 @@ func (w *guardedWriter) WriteHeader(status int) {
 
 func (w *guardedWriter) Write(p []byte) (int, error) {
 	if w.status == 0 {
-		w.status = http.StatusOK
+		w.WriteHeader(http.StatusOK)
 	}
 	w.extend()
 	w.started = true

@@ -38,7 +38,7 @@ func (s *server) outermost(next http.Handler) http.Handler {
 		gw := &guardedWriter{ResponseWriter: w, control: http.NewResponseController(w), clock: s.Clock}
 		gw.extend() // also for the "100 Continue" that reading a body may send
 		info.body = newGuardedBody(r.Body, gw.control, s.Clock)
-		r.Body = info.body
+		r.Body, gw.body = info.body, info.body
 		h := w.Header()
 		h.Set(gavelapi.RequestIDHeader, info.requestID)
 		h.Set("X-Content-Type-Options", "nosniff")
@@ -54,6 +54,7 @@ func (s *server) outermost(next http.Handler) http.Handler {
 
 // finish answers a panic, then logs and measures.
 func (s *server) finish(gw *guardedWriter, r *http.Request, pattern string, info *reqInfo, took time.Duration, panicked any) {
+	cut := panicked != nil && gw.started
 	if panicked != nil && panicked != http.ErrAbortHandler { //nolint:errorlint // a sentinel by contract of net/http
 		s.Logger.LogAttrs(r.Context(), slog.LevelError, "handler panicked",
 			slog.String("request_id", info.requestID), slog.String("route", routeName(pattern)),
@@ -71,7 +72,7 @@ func (s *server) finish(gw *guardedWriter, r *http.Request, pattern string, info
 	}
 	s.metrics.observe(routeName(pattern), r.Method, status, took)
 	s.access(r, pattern, status, gw.bytes, info, took)
-	if panicked != nil && gw.started {
+	if cut {
 		// The client has a part of an answer: cutting the connection is the
 		// only way to say that the rest is missing.
 		panic(http.ErrAbortHandler)

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"net/http"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -52,6 +53,13 @@ func register[I, O any](s *server, pol policy, op huma.Operation, handler func(c
 	op.Errors = append(op.Errors, errorsOf(pol, op.Method)...)
 	huma.Register(s.api, op, func(ctx context.Context, in *I) (*O, error) {
 		p, _ := ctx.Value(principalKey{}).(auth.Principal)
+		if body := reflect.ValueOf(in).Elem(); !op.SkipValidateBody && body.Kind() == reflect.Struct {
+			if f := body.FieldByName("Body"); f.IsValid() {
+				if err := checkText(f); err != nil {
+					return nil, &Problem{Problem: *problemFor(ctx, err)}
+				}
+			}
+		}
 		out, err := handler(ctx, p, in)
 		if err != nil {
 			return nil, &Problem{Problem: *problemFor(ctx, err)}
@@ -98,6 +106,10 @@ func (s *server) enforce(pol policy) func(huma.Context, func(huma.Context)) {
 		}
 		if r.ContentLength > pol.body {
 			writeError(w, r, tooLarge(pol.body))
+			return
+		}
+		if err := checkURL(r); err != nil {
+			writeError(w, r, err)
 			return
 		}
 		next(hc)

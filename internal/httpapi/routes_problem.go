@@ -51,7 +51,7 @@ func (s *server) problemRoutes() {
 	register(s, sites, huma.Operation{
 		OperationID: "list-problems", Method: http.MethodGet, Path: "/v1/problems", Tags: tags,
 		Summary: "List problems by name",
-	}, func(ctx context.Context, _ auth.Principal, in *pageInput) (*pageOutput[gavelapi.ProblemList], error) {
+	}, func(ctx context.Context, _ auth.Principal, in *PageInput) (*pageOutput[gavelapi.ProblemList], error) {
 		list, err := s.Service.Problems(ctx, in.Cursor, in.Limit)
 		if list.Problems == nil {
 			list.Problems = []gavelapi.ProblemInfo{}

@@ -40,14 +40,15 @@ type idInput struct {
 	ID int64 `path:"id" minimum:"1"`
 }
 
-// pageInput is what every list takes.
-type pageInput struct {
+// PageInput is what every list takes. It is exported because huma does not look
+// into unexported embedded fields.
+type PageInput struct {
 	Cursor string `query:"cursor" maxLength:"512" doc:"next of the page before; opaque"`
 	Limit  int    `query:"limit" minimum:"1" maximum:"200" default:"50"`
 }
 
 type listInput struct {
-	pageInput
+	PageInput
 	Problem  string `query:"problem" maxLength:"64"`
 	User     string `query:"user" maxLength:"128"`
 	Language string `query:"language" maxLength:"32"`
@@ -71,6 +72,9 @@ func (s *server) submissionRoutes() {
 		Errors:    []int{http.StatusNotFound, http.StatusConflict, http.StatusUnprocessableEntity},
 		Responses: map[string]*huma.Response{"200": {Description: "made by an earlier request with the same key", Content: s.jsonOf(gavelapi.Submission{})}},
 	}, s.createSubmission)
+	// huma documents a raw body as a second form of the request; here it is
+	// only a second look at the same one.
+	delete(s.api.OpenAPI().Paths["/v1/submissions"].Post.RequestBody.Content, "application/octet-stream")
 	register(s, sites, huma.Operation{
 		OperationID: "get-submission", Method: http.MethodGet, Path: "/v1/submissions/{id}", Tags: tags,
 		Summary: "Read a submission with its detail", Errors: []int{http.StatusNotFound},

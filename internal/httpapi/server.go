@@ -30,6 +30,8 @@ const (
 	// bodyStall is the longest pause within a body, and the longest that one
 	// write of an answer may take.
 	bodyStall = 20 * time.Second
+	// drainTime bounds reading on in a body that nobody wants any more.
+	drainTime = 2 * time.Second
 	// jsonBodyTime bounds a whole JSON body, uploadTime a whole upload.
 	jsonBodyTime = 2 * time.Minute
 	uploadTime   = time.Hour

@@ -1,0 +1,610 @@
+package httpapi_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
+	"github.com/gavel-oj/gavel/gavelapi"
+	"github.com/gavel-oj/gavel/internal/apperr"
+	"github.com/gavel-oj/gavel/internal/httpapi"
+	"github.com/gavel-oj/gavel/internal/httpapi/apitest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// lockedBuffer is a log that many requests write.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+type rig struct {
+	t    *testing.T
+	fake *apitest.Fake
+	log  *lockedBuffer
+	srv  *httptest.Server
+	temp string
+}
+
+func newRig(t *testing.T, edit ...func(*httpapi.Config)) *rig {
+	t.Helper()
+	r := &rig{t: t, fake: apitest.New(), log: &lockedBuffer{}, temp: t.TempDir()}
+	cfg := httpapi.Config{
+		Service: r.fake, TempDir: r.temp, Build: gavelapi.Version{Version: "test"},
+		Logger: slog.New(slog.NewJSONHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+	}
+	for _, e := range edit {
+		e(&cfg)
+	}
+	r.srv = httptest.NewUnstartedServer(nil)
+	r.srv.Config = httpapi.NewServer(httpapi.New(cfg), cfg.Logger)
+	r.srv.Start()
+	t.Cleanup(r.srv.Close)
+	return r
+}
+
+type call struct {
+	method, path, token, body string
+	header                    map[string]string
+}
+
+type reply struct {
+	status int
+	header http.Header
+	body   string
+}
+
+func (r *rig) do(c call) reply {
+	r.t.Helper()
+	var body io.Reader
+	if c.body != "" {
+		body = strings.NewReader(c.body)
+	}
+	req, err := http.NewRequestWithContext(r.t.Context(), c.method, r.srv.URL+c.path, body)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if c.body != "" {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	if c.token != "" {
+		req.Header.Set("Authorization", "Bearer "+c.token)
+	}
+	if strings.HasPrefix(c.path, "/v1/worker/") {
+		req.Header.Set("Gavel-Protocol", "1")
+	}
+	for k, v := range c.header {
+		req.Header.Set(k, v)
+		if v == "" {
+			req.Header.Del(k)
+		}
+	}
+	resp, err := r.srv.Client().Do(req)
+	if err != nil {
+		r.t.Fatalf("%s %s: %v", c.method, c.path, err)
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(resp.Body)
+	if err != nil {
+		r.t.Fatalf("%s %s: read body: %v", c.method, c.path, err)
+	}
+	if resp.Header.Get("X-Request-Id") == "" {
+		r.t.Errorf("%s %s: no X-Request-Id", c.method, c.path)
+	}
+	return reply{status: resp.StatusCode, header: resp.Header, body: string(data)}
+}
+
+// problem checks the form that every error has and returns it.
+func (r *rig) problem(c call, status int, code apperr.Code) gavelapi.Problem {
+	r.t.Helper()
+	got := r.do(c)
+	if got.status != status {
+		r.t.Fatalf("%s %s: status %d, want %d: %s", c.method, c.path, got.status, status, got.body)
+	}
+	if ct := got.header.Get("Content-Type"); ct != "application/problem+json" {
+		r.t.Errorf("%s %s: content type %q", c.method, c.path, ct)
+	}
+	var p gavelapi.Problem
+	if err := json.Unmarshal([]byte(got.body), &p); err != nil {
+		r.t.Fatalf("%s %s: %v in %s", c.method, c.path, err, got.body)
+	}
+	if p.Type != "/problems/"+string(code) || p.Status != status || p.Title == "" || p.Detail == "" {
+		r.t.Errorf("%s %s: problem is %+v, want code %s", c.method, c.path, p, code)
+	}
+	if p.Instance != got.header.Get("X-Request-Id") {
+		r.t.Errorf("%s %s: instance %q is not the request id %q", c.method, c.path, p.Instance, got.header.Get("X-Request-Id"))
+	}
+	if page := r.do(call{method: "GET", path: p.Type}); page.status != http.StatusOK || !strings.Contains(page.body, "What to do") {
+		r.t.Errorf("%s is not a page: %d", p.Type, page.status)
+	}
+	return p
+}
+
+const (
+	goodClaim = `{"request_id":"6f0d7a1e-1111-4000-8000-000000000001","session":"6f0d7a1e-2222-4000-8000-000000000001","slots":1,"total_slots":2,"wait_ms":0,
+		"capabilities":{"languages":[{"id":"cpp17","version":"g++"}],"memory_bytes":1,"cores":1,"arch":"amd64","build":"t","kernel":"k","memory_meter":"cgroup2","sandbox":"v2"}}`
+	goodHeartbeat  = `{"lease_token":"` + apitest.LeaseToken + `","progress":{"phase":"running","tests_done":1,"tests_total":2}}`
+	goodResult     = `{"lease_token":"` + apitest.LeaseToken + `","report":{"verdict":"AC"}}`
+	goodRelease    = `{"lease_token":"` + apitest.LeaseToken + `","reason":"drain"}`
+	goodEnrol      = `{"invitation":"` + apitest.InviteCode + `","name":"w-1"}`
+	goodSubmission = `{"problem":"aplusb","language":"cpp17","source":"int main(){}"}`
+)
+
+// everyRoute is one good call per operation of the document, in an order in
+// which they work. TestEveryRouteAnswers holds it complete.
+var everyRoute = []struct {
+	op     string
+	call   call
+	status int
+	want   string
+}{
+	{"get-version", call{method: "GET", path: "/v1/version"}, 200, `"protocol":1`},
+	{"enrol", call{method: "POST", path: "/v1/worker/enrol", body: goodEnrol}, 200, `"token":"gvl_w_`},
+	{"claim", call{method: "POST", path: "/v1/worker/claim", token: apitest.WorkerToken, body: goodClaim}, 200, `"lease_gen":1`},
+	{"heartbeat", call{method: "POST", path: "/v1/worker/heartbeat", token: apitest.WorkerToken, body: goodHeartbeat}, 200, `"ttl_ms":60000`},
+	{"get-package", call{method: "GET", path: "/v1/worker/packages/" + apitest.Digest, token: apitest.WorkerToken}, 200, "package bytes"},
+	{"result", call{method: "POST", path: "/v1/worker/result", token: apitest.WorkerToken, body: goodResult}, 200, `"outcome":"recorded"`},
+	{"release", call{method: "POST", path: "/v1/worker/release", token: apitest.WorkerToken, body: goodRelease}, 200, `"released":true`},
+	{"create-submission", call{method: "POST", path: "/v1/submissions", token: apitest.SiteToken, body: goodSubmission}, 201, `"state":"pending"`},
+	{"get-submission", call{method: "GET", path: "/v1/submissions/1?wait=25s", token: apitest.SiteToken}, 200, `"state":"judging"`},
+	{"list-submissions", call{method: "GET", path: "/v1/submissions?problem=aplusb&limit=200", token: apitest.AdminToken}, 200, `"submissions":[{"id":1`},
+	{"cancel-submission", call{method: "POST", path: "/v1/submissions/1/cancel", token: apitest.SiteToken}, 200, `"state":"cancelled"`},
+	{"import-problem", call{method: "POST", path: "/v1/problems?name=new", token: apitest.AdminToken, body: "PK\x03\x04zip", header: map[string]string{"Content-Type": "application/zip"}}, 200, `"name":"new"`},
+	{"list-problems", call{method: "GET", path: "/v1/problems?limit=1", token: apitest.SiteToken}, 200, `"next":"at-1"`},
+	{"get-problem", call{method: "GET", path: "/v1/problems/aplusb", token: apitest.SiteToken}, 200, `"title":"A + B"`},
+	{"list-languages", call{method: "GET", path: "/v1/languages", token: apitest.SiteToken}, 200, `"id":"cpp17"`},
+	{"list-workers", call{method: "GET", path: "/v1/workers", token: apitest.AdminToken}, 200, `"name":"home-pc"`},
+	{"invite-worker", call{method: "POST", path: "/v1/workers/invitations", token: apitest.AdminToken, body: `{"pool":"home"}`}, 201, `"code":"gvl_i_`},
+}
+
+type document struct {
+	Paths map[string]map[string]struct {
+		OperationID string `json:"operationId"`
+		Security    []map[string][]string
+		Parameters  []struct{ Name, In string }
+	}
+}
+
+func (r *rig) document() document {
+	r.t.Helper()
+	var doc document
+	if err := json.Unmarshal([]byte(r.do(call{method: "GET", path: "/openapi.json"}).body), &doc); err != nil {
+		r.t.Fatal(err)
+	}
+	return doc
+}
+
+func TestEveryRouteAnswers(t *testing.T) {
+	r := newRig(t)
+	missing := map[string]bool{}
+	for _, methods := range r.document().Paths {
+		for _, op := range methods {
+			missing[op.OperationID] = true
+		}
+	}
+	for _, c := range everyRoute {
+		delete(missing, c.op)
+		got := r.do(c.call)
+		if got.status != c.status || !strings.Contains(got.body, c.want) {
+			t.Errorf("%s: %d %.300s; want %d with %s", c.op, got.status, got.body, c.status, c.want)
+		}
+		if strings.Contains(got.body, "$schema") {
+			t.Errorf("%s: the answer has a $schema link", c.op)
+		}
+	}
+	if len(missing) > 0 {
+		t.Errorf("operations that no call of this test covers: %v", missing)
+	}
+	for path, want := range map[string]string{"/healthz": `"status":"ok"`, "/readyz": `"leader":"ok"`, "/metrics": "gavel_http_request_duration_seconds_count{code=\"201\",method=\"POST\",route=\"/v1/submissions\"} 1", "/problems/": "unauthorized"} {
+		if got := r.do(call{method: "GET", path: path}); got.status != 200 || !strings.Contains(got.body, want) {
+			t.Errorf("%s: %d %.300s", path, got.status, got.body)
+		}
+	}
+	if leftovers, err := os.ReadDir(r.temp); len(leftovers) > 0 || err != nil {
+		t.Errorf("uploads left files behind: %v, %v", leftovers, err)
+	}
+}
+
+func TestRoutesRefuseTokensOfOtherKinds(t *testing.T) {
+	r := newRig(t)
+	tokens := map[string]string{"admin": apitest.AdminToken, "site": apitest.SiteToken, "worker": apitest.WorkerToken}
+	doc := r.document()
+	for _, c := range everyRoute {
+		path, _, _ := strings.Cut(c.call.path, "?")
+		path = strings.NewReplacer(apitest.Digest, "{digest}", "/1", "/{id}", "aplusb", "{name}").Replace(path)
+		op, ok := doc.Paths[path][strings.ToLower(c.call.method)]
+		if !ok {
+			t.Fatalf("no %s %s in the document", c.call.method, path)
+		}
+		if len(op.Security) == 0 {
+			continue
+		}
+		allowed := map[string]bool{}
+		for _, s := range op.Security {
+			for kind := range s {
+				allowed[kind] = true
+			}
+		}
+		none := c.call
+		none.token = ""
+		r.problem(none, 401, apperr.Unauthorized)
+		for kind, token := range tokens {
+			if !allowed[kind] {
+				other := c.call
+				other.token = token
+				r.problem(other, 403, apperr.Forbidden)
+			}
+		}
+	}
+	for name, token := range map[string]string{
+		"an unknown token": "gvl_a_AAAAAAAAAAAAAAAAAAAAAAAAAA", "an invitation": apitest.InviteCode, "something else": "hunter2",
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := r.problem(call{method: "GET", path: "/v1/workers", token: token}, 401, apperr.Unauthorized)
+			if p.Hint == "" {
+				t.Error("no hint")
+			}
+		})
+	}
+	if got := r.do(call{method: "GET", path: "/v1/workers"}); !strings.HasPrefix(got.header.Get("WWW-Authenticate"), "Bearer") {
+		t.Error("401 without WWW-Authenticate")
+	}
+}
+
+func TestWorkerProtocolIsCheckedBeforeTheToken(t *testing.T) {
+	r := newRig(t)
+	for _, c := range everyRoute {
+		if !strings.HasPrefix(c.call.path, "/v1/worker/") {
+			continue
+		}
+		for _, version := range []string{"", "0", "2", "one"} {
+			bad := c.call
+			bad.token, bad.body = "nonsense", "{"
+			bad.header = map[string]string{"Gavel-Protocol": version}
+			r.problem(bad, 426, apperr.Protocol)
+		}
+	}
+	if got := r.do(call{method: "POST", path: "/v1/worker/claim", header: map[string]string{"Gavel-Protocol": "2"}}); got.header.Get("Gavel-Protocol") != "1" {
+		t.Error("426 does not say which protocol is spoken")
+	}
+}
+
+func TestClaimWithoutWorkIs204WithoutBody(t *testing.T) {
+	r := newRig(t)
+	r.do(call{method: "POST", path: "/v1/worker/release", token: apitest.WorkerToken, body: goodRelease})
+	got := r.do(call{method: "POST", path: "/v1/worker/claim", token: apitest.WorkerToken, body: goodClaim})
+	if got.status != 204 || got.body != "" || got.header.Get("Content-Type") != "" {
+		t.Errorf("%d %q %q", got.status, got.body, got.header.Get("Content-Type"))
+	}
+}
+
+func TestDeadLeaseIs410WithItsReason(t *testing.T) {
+	r := newRig(t)
+	p := r.problem(call{method: "POST", path: "/v1/worker/heartbeat", token: apitest.WorkerToken, body: `{"lease_token":"6f0d7a1e-9999-4000-8000-000000000001"}`}, 410, apperr.Gone)
+	if p.Reason != gavelapi.LeaseExpired {
+		t.Errorf("reason %q", p.Reason)
+	}
+}
+
+func TestReportsAreTakenWithOddShapesButNotWithoutToken(t *testing.T) {
+	r := newRig(t)
+	base := call{method: "POST", path: "/v1/worker/result", token: apitest.WorkerToken}
+	odd := base
+	odd.body = `{"lease_token":"` + apitest.LeaseToken + `","report":{"fault":{"blame":"weather","message":"rain\u0000"},"tests":null,"future":1}}`
+	if got := r.do(odd); got.status != 200 {
+		t.Errorf("odd report: %d %s", got.status, got.body)
+	}
+	for _, body := range []string{`{"report":{"verdict":"AC"}}`, `{"lease_token":"x","report":{"verdict":"AC"}}`, `{"lease_token":"` + apitest.LeaseToken + `","report":{}}`} {
+		bad := base
+		bad.body = body
+		r.problem(bad, 422, apperr.Invalid)
+	}
+}
+
+func TestPackageDownloadsResume(t *testing.T) {
+	r := newRig(t)
+	base := call{method: "GET", path: "/v1/worker/packages/" + apitest.Digest, token: apitest.WorkerToken}
+	whole := r.do(base)
+	if whole.status != 200 || whole.body != string(apitest.Package) {
+		t.Fatalf("whole: %d, %d bytes", whole.status, len(whole.body))
+	}
+	etag := whole.header.Get("ETag")
+	if etag != `"`+apitest.Digest+`"` || whole.header.Get("Gavel-Package-Digest") != apitest.Digest {
+		t.Errorf("ETag %q", etag)
+	}
+	part := base
+	part.header = map[string]string{"Range": "bytes=100-", "If-Range": etag}
+	if got := r.do(part); got.status != 206 || got.body != string(apitest.Package[100:]) {
+		t.Errorf("range: %d, %d bytes", got.status, len(got.body))
+	}
+	part.header["If-Range"] = `"sha256:other"`
+	if got := r.do(part); got.status != 200 || len(got.body) != len(apitest.Package) {
+		t.Errorf("range of another version: %d, %d bytes", got.status, len(got.body))
+	}
+	other := base
+	other.path = "/v1/worker/packages/sha256:" + strings.Repeat("0", 64)
+	r.problem(other, 404, apperr.NotFound)
+	other.path = "/v1/worker/packages/..%2f..%2fetc"
+	r.problem(other, 422, apperr.Invalid)
+}
+
+func TestIdempotencyKey(t *testing.T) {
+	r := newRig(t)
+	c := call{method: "POST", path: "/v1/submissions", token: apitest.SiteToken, body: goodSubmission, header: map[string]string{"Idempotency-Key": "k-1"}}
+	first, second := r.do(c), r.do(c)
+	if first.status != 201 || second.status != 200 || first.header.Get("Location") != "/v1/submissions/1" || second.header.Get("Idempotency-Replayed") != "true" {
+		t.Errorf("first %d, second %d", first.status, second.status)
+	}
+	if diff := cmp.Diff(first.body, second.body); diff != "" {
+		t.Error(diff)
+	}
+	c.body = strings.Replace(goodSubmission, "int main", "int  main", 1)
+	r.problem(c, 422, apperr.Invalid)
+	c.header["Idempotency-Key"] = strings.Repeat("k", 300)
+	r.problem(c, 422, apperr.Invalid)
+	c.header["Idempotency-Key"] = "k-2"
+	r.fake.Before = func(_ context.Context, method string) error {
+		if method == "CreateSubmission" {
+			return apperr.New(apperr.Conflict, "repeat a little later", "the first request with this key is still running")
+		}
+		return nil
+	}
+	r.problem(c, 409, apperr.Conflict)
+}
+
+func TestSources(t *testing.T) {
+	r := newRig(t)
+	for name, tc := range map[string]struct {
+		fields string
+		status int
+		field  string
+	}{
+		"text":                                {`"source":"print(1)"`, 201, ""},
+		"base64 of any bytes":                 {`"source_base64":"/////w=="`, 201, ""},
+		"a replacement character of its own":  {"\"source\":\"// \uFFFD\"", 201, ""},
+		"an escaped replacement character":    {`"source":"// \uFFFD"`, 201, ""},
+		"neither":                             {`"user":"u"`, 422, "body.source"},
+		"empty":                               {`"source":""`, 422, "body.source"},
+		"both":                                {`"source":"a","source_base64":"YQ=="`, 422, "body.source"},
+		"NUL in text":                         {`"source":"a\u0000b"`, 422, "body.source"},
+		"NUL in base64":                       {`"source_base64":"YQBi"`, 422, "body.source_base64"},
+		"bytes that are not UTF-8":            {"\"source\":\"a\xff\"", 422, "body.source"},
+		"half a surrogate pair":               {`"source":"a\ud800"`, 422, "body.source"},
+		"NUL in another field":                {`"source":"a","user":"u\u0000"`, 422, "body.user"},
+		"base64 that is none":                 {`"source_base64":"***"`, 422, "body"},
+		"a stop rule that does not exist":     {`"source":"a","stop_rule":"never"`, 422, "body.stop_rule"},
+		"a field that this version lacks":     {`"source":"a","future":{"x":1}`, 201, ""},
+		"a number where a text is wanted":     {`"source":1`, 422, "body.source"},
+		"a user name longer than the maximum": {`"source":"a","user":"` + strings.Repeat("u", 129) + `"`, 422, "body.user"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r.t = t
+			c := call{method: "POST", path: "/v1/submissions", token: apitest.SiteToken, body: `{"problem":"aplusb","language":"cpp17",` + tc.fields + `}`}
+			if tc.status == 201 {
+				if got := r.do(c); got.status != 201 {
+					t.Errorf("%d %s", got.status, got.body)
+				}
+				return
+			}
+			p := r.problem(c, tc.status, apperr.Invalid)
+			if len(p.Errors) == 0 || p.Errors[0].Location != tc.field || p.Hint == "" {
+				t.Errorf("errors %+v, hint %q; want location %s", p.Errors, p.Hint, tc.field)
+			}
+		})
+	}
+}
+
+func TestWaitIsCappedAndChecked(t *testing.T) {
+	r := newRig(t)
+	r.do(call{method: "POST", path: "/v1/submissions", token: apitest.SiteToken, body: goodSubmission})
+	for wait, status := range map[string]int{"25s": 200, "10h": 200, "0s": 200, "-1s": 422, "25": 422, "soon": 422} {
+		if got := r.do(call{method: "GET", path: "/v1/submissions/1?wait=" + wait, token: apitest.SiteToken}); got.status != status {
+			t.Errorf("wait=%s: %d %s", wait, got.status, got.body)
+		}
+	}
+}
+
+func TestListsPageByOpaqueCursor(t *testing.T) {
+	r := newRig(t)
+	for range 3 {
+		r.do(call{method: "POST", path: "/v1/submissions", token: apitest.SiteToken, body: goodSubmission})
+	}
+	var ids []int64
+	path := "/v1/submissions?limit=2&language=cpp17"
+	for path != "" {
+		got := r.do(call{method: "GET", path: path, token: apitest.SiteToken})
+		var list gavelapi.SubmissionList
+		if err := json.Unmarshal([]byte(got.body), &list); err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range list.Submissions {
+			ids = append(ids, s.ID)
+		}
+		path = ""
+		if link := got.header.Get("Link"); link != "" {
+			path = strings.TrimSuffix(strings.TrimPrefix(link, "<"), `>; rel="next"`)
+		}
+	}
+	if diff := cmp.Diff([]int64{3, 2, 1}, ids); diff != "" {
+		t.Error(diff)
+	}
+	for _, q := range []string{"limit=201", "limit=0x", "limit=-1", "state=odd", "verdict=OK", "cursor=zzz", "cursor=" + strings.Repeat("x", 600), "problem=%00", "user=%ff"} {
+		r.problem(call{method: "GET", path: "/v1/submissions?" + q, token: apitest.SiteToken}, 422, apperr.Invalid)
+	}
+	r.problem(call{method: "GET", path: "/v1/submissions?a=%zz", token: apitest.SiteToken}, 400, apperr.Malformed)
+	empty := newRig(t)
+	if got := empty.do(call{method: "GET", path: "/v1/submissions", token: apitest.SiteToken}); !strings.Contains(got.body, `"submissions":[]`) {
+		t.Errorf("an empty list is not []: %s", got.body)
+	}
+}
+
+func TestUnknownRoutesAndMethodsAreProblems(t *testing.T) {
+	r := newRig(t)
+	for _, path := range []string{"/", "/v1", "/v1/nope", "/docs", "/schemas/Problem.json", "/problems/nope", "/v1/submissions/1/nope"} {
+		r.problem(call{method: "GET", path: path}, 404, apperr.NotFound)
+	}
+	for _, c := range []call{{method: "DELETE", path: "/v1/submissions"}, {method: "PUT", path: "/v1/problems/x"}, {method: "POST", path: "/healthz"}, {method: "GET", path: "/v1/worker/claim"}} {
+		r.problem(c, 405, "method-not-allowed")
+		if got := r.do(c); got.header.Get("Allow") == "" {
+			t.Errorf("%s %s: no Allow", c.method, c.path)
+		}
+	}
+}
+
+func TestBodiesThatCannotBeRead(t *testing.T) {
+	r := newRig(t)
+	base := call{method: "POST", path: "/v1/submissions", token: apitest.SiteToken}
+	for name, body := range map[string]string{"cut": `{"problem":"a`, "not JSON": "problem=a", "two values": goodSubmission + "{}", "deep": strings.Repeat("[", 20000)} {
+		t.Run(name, func(t *testing.T) {
+			r.t = t
+			c := base
+			c.body = body
+			r.problem(c, 400, apperr.Malformed)
+		})
+	}
+	r.t = t
+	empty := base
+	r.problem(empty, 400, apperr.Malformed)
+	form := base
+	form.body, form.header = "a=b", map[string]string{"Content-Type": "application/x-www-form-urlencoded"}
+	r.problem(form, 415, "unsupported-media-type")
+	list := base
+	list.body = `[]`
+	r.problem(list, 422, apperr.Invalid)
+}
+
+func TestBodiesOverTheirLimit(t *testing.T) {
+	r := newRig(t, func(c *httpapi.Config) { c.MaxUploadBytes = 1 << 20 })
+	submission := func(n int) string {
+		head, tail := `{"problem":"aplusb","language":"cpp17","source":"`, `"}`
+		return head + strings.Repeat("x", n-len(head)-len(tail)) + tail
+	}
+	report := func(n int) string {
+		head, tail := `{"lease_token":"`+apitest.LeaseToken+`","report":{"verdict":"AC","compile":{"log":"`, `"}}}`
+		return head + strings.Repeat("x", n-len(head)-len(tail)) + tail
+	}
+	zip := func(n int) string { return "PK" + strings.Repeat("z", n-2) }
+	for name, tc := range map[string]struct {
+		c     call
+		body  func(int) string
+		limit int
+		text  string
+	}{
+		"submission": {call{method: "POST", path: "/v1/submissions", token: apitest.SiteToken}, submission, httpapi.MaxJSONBytes, "4 MiB"},
+		"result":     {call{method: "POST", path: "/v1/worker/result", token: apitest.WorkerToken}, report, httpapi.MaxResultBytes, "16 MiB"},
+		"upload":     {call{method: "POST", path: "/v1/problems?name=x", token: apitest.AdminToken, header: map[string]string{"Content-Type": "application/zip"}}, zip, 1 << 20, "1 MiB"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r.t = t
+			c := tc.c
+			c.body = tc.body(tc.limit)
+			if got := r.do(c); got.status >= 300 {
+				t.Errorf("a body of the limit is refused: %d %s", got.status, got.body)
+			}
+			// Announced: refused before it is read. Chunked: while it is read.
+			for _, chunked := range []bool{false, true} {
+				got := r.tooLarge(c, tc.body(tc.limit+1), chunked)
+				if got.status != 413 || !strings.Contains(got.body, tc.text) || !strings.Contains(got.body, "/problems/too-large") {
+					t.Errorf("chunked=%v: %d %s", chunked, got.status, got.body)
+				}
+			}
+		})
+	}
+}
+
+func (r *rig) tooLarge(c call, body string, chunked bool) reply {
+	r.t.Helper()
+	var reader io.Reader = strings.NewReader(body)
+	if chunked {
+		reader = struct{ io.Reader }{reader}
+	}
+	req, err := http.NewRequestWithContext(r.t.Context(), c.method, r.srv.URL+c.path, reader)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+c.token)
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Gavel-Protocol", "1")
+	for k, v := range c.header {
+		req.Header.Set(k, v)
+	}
+	resp, err := r.srv.Client().Do(req)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	data, _ := io.ReadAll(resp.Body)
+	return reply{status: resp.StatusCode, header: resp.Header, body: string(data)}
+}
+
+func TestUploads(t *testing.T) {
+	r := newRig(t)
+	base := call{method: "POST", path: "/v1/problems", token: apitest.AdminToken, header: map[string]string{"Content-Type": "application/zip"}}
+	empty := base
+	r.problem(empty, 400, apperr.Malformed)
+	text := base
+	text.body = "hello"
+	r.problem(text, 422, apperr.Invalid)
+	form := base
+	form.body, form.header = "PK", map[string]string{"Content-Type": "multipart/form-data; boundary=x"}
+	r.problem(form, 415, "unsupported-media-type")
+	name := base
+	name.path, name.body = "/v1/problems?name=../x", "PK"
+	r.problem(name, 422, apperr.Invalid)
+	gone := newRig(t, func(c *httpapi.Config) { c.TempDir = t.TempDir() + "/missing" })
+	full := base
+	full.body = "PK"
+	p := gone.problem(full, 503, apperr.Unavailable)
+	if strings.Contains(fmt.Sprint(p), "missing") {
+		t.Errorf("the answer shows a path of the server: %+v", p)
+	}
+}
+
+func TestUnavailableSaysWhenToComeBack(t *testing.T) {
+	r := newRig(t)
+	r.fake.Before = func(context.Context, string) error {
+		return apperr.New(apperr.Unavailable, "repeat it", "the database is away")
+	}
+	r.fake.NotReady = map[string]string{"database": "away"}
+	for _, c := range everyRoute {
+		if c.op == "get-version" {
+			continue
+		}
+		p := r.problem(c.call, 503, apperr.Unavailable)
+		if p.RetryAfterMS != 2000 || p.Detail != "the database is away" {
+			t.Errorf("%s: %+v", c.op, p)
+		}
+		if got := r.do(c.call); got.header.Get("Retry-After") != "2" {
+			t.Errorf("%s: Retry-After %q", c.op, got.header.Get("Retry-After"))
+		}
+	}
+	got := r.do(call{method: "GET", path: "/readyz"})
+	if got.status != 503 || !strings.Contains(got.body, `"status":"unavailable"`) {
+		t.Errorf("readyz: %d %s", got.status, got.body)
+	}
+}
