@@ -1,0 +1,148 @@
+package client
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/gavel-oj/gavel/gavelapi"
+)
+
+// SubmissionCreate hands in a source. key makes repeating safe: the same key
+// with the same submission gives the same answer for a day. An empty key is
+// replaced by a random one, and then the call must not be repeated.
+func (c *Client) SubmissionCreate(ctx context.Context, in gavelapi.NewSubmission, key string) (*gavelapi.Submission, error) {
+	if key == "" {
+		key = rand.Text()
+	}
+	return get[gavelapi.Submission](ctx, c, request{
+		op: "submission create", method: http.MethodPost, path: "/v1/submissions", in: in,
+		header: http.Header{gavelapi.IdempotencyKeyHeader: {key}}, limit: 3 * c.timeout,
+	})
+}
+
+// SubmissionGet reads a submission with its detail. With wait > 0 the arbiter
+// holds the answer until the submission is final or the wait is over.
+func (c *Client) SubmissionGet(ctx context.Context, id int64, wait time.Duration) (*gavelapi.Submission, error) {
+	q := url.Values{}
+	if wait > 0 {
+		q.Set("wait", wait.String())
+	}
+	return get[gavelapi.Submission](ctx, c, request{
+		op: "submission get", method: http.MethodGet, path: "/v1/submissions/" + strconv.FormatInt(id, 10),
+		query: q, limit: wait + c.timeout,
+	})
+}
+
+// SubmissionFilter narrows a list; empty fields do not.
+type SubmissionFilter struct {
+	Problem  string
+	User     string
+	Language string
+	State    string
+	Verdict  string
+}
+
+// SubmissionList reads a page, newest first. cursor is empty for the first
+// page and SubmissionList.Next afterwards; limit 0 leaves it to the arbiter.
+func (c *Client) SubmissionList(ctx context.Context, f SubmissionFilter, cursor string, limit int) (*gavelapi.SubmissionList, error) {
+	q := page(cursor, limit)
+	for k, v := range map[string]string{"problem": f.Problem, "user": f.User, "language": f.Language, "state": f.State, "verdict": f.Verdict} {
+		if v != "" {
+			q.Set(k, v)
+		}
+	}
+	return get[gavelapi.SubmissionList](ctx, c, request{op: "submission list", method: http.MethodGet, path: "/v1/submissions", query: q})
+}
+
+// SubmissionCancel stops a submission that is not final. Safe to repeat.
+func (c *Client) SubmissionCancel(ctx context.Context, id int64) (*gavelapi.Submission, error) {
+	return get[gavelapi.Submission](ctx, c, request{
+		op: "submission cancel", method: http.MethodPost, path: "/v1/submissions/" + strconv.FormatInt(id, 10) + "/cancel",
+	})
+}
+
+// ProblemImport publishes a package from a zip file. name may be empty: the
+// package then names itself. Importing the same content again changes nothing.
+func (c *Client) ProblemImport(ctx context.Context, name string, zip io.Reader) (*gavelapi.ProblemInfo, error) {
+	q := url.Values{}
+	if name != "" {
+		q.Set("name", name)
+	}
+	return get[gavelapi.ProblemInfo](ctx, c, request{
+		op: "problem import", method: http.MethodPost, path: "/v1/problems", query: q,
+		body: zip, ctype: "application/zip", limit: defaultImportLimit,
+	})
+}
+
+// ProblemList reads a page of problems by name.
+func (c *Client) ProblemList(ctx context.Context, cursor string, limit int) (*gavelapi.ProblemList, error) {
+	return get[gavelapi.ProblemList](ctx, c, request{op: "problem list", method: http.MethodGet, path: "/v1/problems", query: page(cursor, limit)})
+}
+
+// ProblemGet reads one published problem.
+func (c *Client) ProblemGet(ctx context.Context, name string) (*gavelapi.ProblemInfo, error) {
+	return get[gavelapi.ProblemInfo](ctx, c, request{op: "problem get", method: http.MethodGet, path: "/v1/problems/" + url.PathEscape(name)})
+}
+
+// LanguageList reads every known language and who offers it now.
+func (c *Client) LanguageList(ctx context.Context) (*gavelapi.LanguageList, error) {
+	return get[gavelapi.LanguageList](ctx, c, request{op: "language list", method: http.MethodGet, path: "/v1/languages"})
+}
+
+// WorkerList reads every worker.
+func (c *Client) WorkerList(ctx context.Context) (*gavelapi.WorkerList, error) {
+	return get[gavelapi.WorkerList](ctx, c, request{op: "worker list", method: http.MethodGet, path: "/v1/workers"})
+}
+
+// WorkerInvite makes a one-time invitation for a new worker.
+func (c *Client) WorkerInvite(ctx context.Context, in gavelapi.NewInvitation) (*gavelapi.Invitation, error) {
+	return get[gavelapi.Invitation](ctx, c, request{
+		op: "worker invite", method: http.MethodPost, path: "/v1/workers/invitations", in: in,
+		header: http.Header{gavelapi.IdempotencyKeyHeader: {rand.Text()}},
+	})
+}
+
+// Version asks the arbiter for its version.
+func (c *Client) Version(ctx context.Context) (*gavelapi.Version, error) {
+	return get[gavelapi.Version](ctx, c, request{op: "version", method: http.MethodGet, path: "/v1/version"})
+}
+
+// Alive asks whether the arbiter's process answers.
+func (c *Client) Alive(ctx context.Context) (*gavelapi.Health, error) {
+	return get[gavelapi.Health](ctx, c, request{op: "health", method: http.MethodGet, path: "/healthz"})
+}
+
+// Ready asks whether the arbiter can do its work now. One that cannot gives a
+// Health with the failing checks and no error; an error means that it did not
+// say.
+func (c *Client) Ready(ctx context.Context) (*gavelapi.Health, error) {
+	var h gavelapi.Health
+	_, err := c.do(ctx, request{op: "ready", method: http.MethodGet, path: "/readyz"}, &h)
+	if err == nil {
+		return &h, nil
+	}
+	if u, ok := errors.AsType[*Unreachable](err); ok && u.Status == http.StatusServiceUnavailable && u.health != nil {
+		return u.health, nil
+	}
+	if p, ok := errors.AsType[*gavelapi.Problem](err); ok && p.Status == http.StatusServiceUnavailable {
+		return &gavelapi.Health{Status: "unavailable", Checks: map[string]string{"arbiter": p.Error()}}, nil
+	}
+	return nil, err
+}
+
+func page(cursor string, limit int) url.Values {
+	q := url.Values{}
+	if cursor != "" {
+		q.Set("cursor", cursor)
+	}
+	if limit > 0 {
+		q.Set("limit", strconv.Itoa(limit))
+	}
+	return q
+}
