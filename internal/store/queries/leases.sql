@@ -261,3 +261,11 @@ select exists (
   select 1 from jobs j join judgings g on g.id = j.judging_id
    where j.state = 'leased' and j.worker_id = sqlc.arg(worker_id)::bigint and g.package_digest = sqlc.arg(digest)::text
 );
+
+-- name: ExpireSession :execrows
+-- Leader, when the successor of a worker's process claims: what the dead
+-- process held is reclaimed as expired. An unconfirmed grant counts as
+-- confirmed here: its worker was alive enough to ask for it and has died since.
+update jobs j set lease_expires_at = now(), confirmed = true
+ where j.state = 'leased' and j.worker_id = sqlc.arg(worker_id)::bigint and j.session = sqlc.arg(session)::uuid
+   and exists (select 1 from leadership s where s.shard = @shard and s.term = sqlc.arg(term)::bigint for key share);

@@ -90,6 +90,35 @@ func (q *Queries) CancelOpenJob(ctx context.Context, db DBTX, arg *CancelOpenJob
 	return items, nil
 }
 
+const expireSession = `-- name: ExpireSession :execrows
+update jobs j set lease_expires_at = now(), confirmed = true
+ where j.state = 'leased' and j.worker_id = $1::bigint and j.session = $2::uuid
+   and exists (select 1 from leadership s where s.shard = $3 and s.term = $4::bigint for key share)
+`
+
+type ExpireSessionParams struct {
+	WorkerID int64
+	Session  uuid.UUID
+	Shard    int32
+	Term     int64
+}
+
+// Leader, when the successor of a worker's process claims: what the dead
+// process held is reclaimed as expired. An unconfirmed grant counts as
+// confirmed here: its worker was alive enough to ask for it and has died since.
+func (q *Queries) ExpireSession(ctx context.Context, db DBTX, arg *ExpireSessionParams) (int64, error) {
+	result, err := db.Exec(ctx, expireSession,
+		arg.WorkerID,
+		arg.Session,
+		arg.Shard,
+		arg.Term,
+	)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const extendLeases = `-- name: ExtendLeases :many
 with input as (
   select unnest($2::bigint[]) as job_id, unnest($3::uuid[]) as lease_token,

@@ -1,0 +1,159 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/gavel-oj/gavel/internal/apperr"
+	"github.com/gavel-oj/gavel/internal/store/storedb"
+)
+
+// NewSubmission is what Submit stores.
+type NewSubmission struct {
+	Submission     storedb.InsertSubmissionParams
+	Source         []byte
+	PackageDigest  string
+	Limits         json.RawMessage
+	Lane           string
+	IdempotencyKey string // "" when the caller gave none
+	BodyHash       []byte
+	TokenID        int64
+}
+
+// Submitted is what Submit stored, or what an earlier call with the same key did.
+type Submitted struct {
+	SubmissionID int64
+	JobID        int64 // 0 when Replayed
+	Replayed     bool
+}
+
+// Submit stores a submission with its source, first judging and job in one
+// transaction. With an idempotency key, a concurrent call with the same key
+// waits for this one and then returns the same submission; a key that came
+// with another body is apperr.Invalid.
+func (db *DB) Submit(ctx context.Context, n NewSubmission) (Submitted, error) {
+	var out Submitted
+	err := db.InTx(ctx, func(tx pgx.Tx) error {
+		sub, err := db.Q.InsertSubmission(ctx, tx, &n.Submission)
+		if err != nil {
+			return fmt.Errorf("insert submission: %w", err)
+		}
+		if n.IdempotencyKey != "" {
+			rows, err := db.Q.InsertIdempotencyKey(ctx, tx, &storedb.InsertIdempotencyKeyParams{
+				TokenID: n.TokenID, Key: n.IdempotencyKey, BodyHash: n.BodyHash, SubmissionID: sub.ID,
+			})
+			if err != nil {
+				return fmt.Errorf("insert idempotency key: %w", err)
+			}
+			if rows == 0 {
+				return errKeyTaken
+			}
+		}
+		if err := db.Q.InsertSource(ctx, tx, &storedb.InsertSourceParams{SubmissionID: sub.ID, Source: n.Source}); err != nil {
+			return fmt.Errorf("insert source: %w", err)
+		}
+		judging, err := db.Q.InsertJudging(ctx, tx, &storedb.InsertJudgingParams{
+			SubmissionID: sub.ID, Kind: "judge", PackageDigest: n.PackageDigest, Limits: n.Limits,
+		})
+		if err != nil {
+			return fmt.Errorf("insert judging: %w", err)
+		}
+		if _, err := db.Q.SetCurrentJudging(ctx, tx, &storedb.SetCurrentJudgingParams{JudgingID: &judging, ID: sub.ID}); err != nil {
+			return fmt.Errorf("set current judging: %w", err)
+		}
+		job, err := db.Q.InsertJob(ctx, tx, &storedb.InsertJobParams{
+			JudgingID: judging, SubmissionID: sub.ID, Kind: "judge", Lane: n.Lane,
+			Language: n.Submission.Language, Submitter: n.Submission.Submitter,
+		})
+		if err != nil {
+			return fmt.Errorf("insert job: %w", err)
+		}
+		out = Submitted{SubmissionID: sub.ID, JobID: job.ID}
+		return nil
+	})
+	if err != errKeyTaken { //nolint:errorlint // compared by identity on purpose: returned as it is above
+		return out, err
+	}
+	earlier, err := db.Q.FindIdempotencyKey(ctx, db.Pool, &storedb.FindIdempotencyKeyParams{TokenID: n.TokenID, Key: n.IdempotencyKey})
+	if err != nil {
+		return out, fmt.Errorf("read idempotency key: %w", err)
+	}
+	if !bytes.Equal(earlier.BodyHash, n.BodyHash) {
+		return out, apperr.New(apperr.Invalid, "use a new key for a new request",
+			"this Idempotency-Key was used with another request body").At("header.Idempotency-Key")
+	}
+	return Submitted{SubmissionID: earlier.SubmissionID, Replayed: true}, nil
+}
+
+// errKeyTaken rolls Submit's transaction back.
+var errKeyTaken = fmt.Errorf("idempotency key is taken")
+
+// Publish makes a package the live version of a problem. unchanged says that
+// it was live already; nothing is then written. manifest and size describe the
+// package, whose blob the caller has stored before.
+func (db *DB) Publish(ctx context.Context, pkg storedb.InsertPackageParams, name, title string, by *int64) (unchanged bool, err error) {
+	err = db.InTx(ctx, func(tx pgx.Tx) error {
+		if _, err := db.Q.InsertPackage(ctx, tx, &pkg); err != nil {
+			return fmt.Errorf("insert package: %w", err)
+		}
+		id, err := db.Q.InsertProblem(ctx, tx, &storedb.InsertProblemParams{Name: name, Title: title, PackageDigest: pkg.Digest})
+		version := int32(1)
+		switch {
+		case IsNoRows(err): // the problem exists
+			live, err := db.Q.LockProblem(ctx, tx, name)
+			if err != nil {
+				return fmt.Errorf("lock problem: %w", err)
+			}
+			if live.PackageDigest == pkg.Digest {
+				unchanged = true
+				return nil
+			}
+			id, version = live.ID, live.Version+1
+			if err := db.Q.PublishProblem(ctx, tx, &storedb.PublishProblemParams{
+				Title: title, Version: version, PackageDigest: pkg.Digest, ID: id,
+			}); err != nil {
+				return fmt.Errorf("publish problem: %w", err)
+			}
+		case err != nil:
+			return fmt.Errorf("insert problem: %w", err)
+		}
+		return db.Q.InsertProblemVersion(ctx, tx, &storedb.InsertProblemVersionParams{
+			ProblemID: id, Version: version, PackageDigest: pkg.Digest, PublishedBy: by,
+		})
+	})
+	return unchanged, err
+}
+
+// Enrol trades an invitation for a worker and its token, once. A used, expired
+// or unknown invitation is apperr.Unauthorized, a taken name apperr.Conflict;
+// the invitation then stays good.
+func (db *DB) Enrol(ctx context.Context, invitationHash []byte, name string, tokenHash []byte) (id int64, pool string, err error) {
+	err = db.InTx(ctx, func(tx pgx.Tx) error {
+		pool, err = db.Q.UseInvitation(ctx, tx, invitationHash)
+		if IsNoRows(err) {
+			return apperr.New(apperr.Unauthorized, "ask an administrator for a new one: gavel worker invite",
+				"this invitation is unknown, used or expired")
+		}
+		if err != nil {
+			return fmt.Errorf("use invitation: %w", err)
+		}
+		id, err = db.Q.InsertWorker(ctx, tx, &storedb.InsertWorkerParams{Name: name, Pool: pool})
+		if IsNoRows(err) {
+			return apperr.New(apperr.Conflict, "choose another name, or use the token of the worker that has it",
+				"a worker of this name is enrolled already").At("body.name")
+		}
+		if err != nil {
+			return fmt.Errorf("insert worker: %w", err)
+		}
+		_, err = db.Q.InsertToken(ctx, tx, &storedb.InsertTokenParams{Kind: "worker", Hash: tokenHash, WorkerID: &id, Pool: pool})
+		if err != nil {
+			return fmt.Errorf("insert worker token: %w", err)
+		}
+		return nil
+	})
+	return id, pool, err
+}
