@@ -46,19 +46,60 @@ var layers = []layer{
 		reason:   "other people's programs import the wire types, and get nothing else with them",
 	},
 	{
-		packages: []string{"internal/sandbox", "internal/judge"},
+		packages: []string{"client"},
+		only:     []string{"gavelapi", "github.com/cenkalti/backoff/..."},
+		reason:   "other people's programs import the client: nothing internal may hide in its types, and no library they did not ask for",
+	},
+	{
+		packages: []string{"internal/judge/...", "internal/sandbox/..."},
+		never:    append([]string{"client", "internal/worker/..."}, arbiterSide...),
+		reason:   "the far side of a slow line: what it knows comes with the lease, so that a worker needs no database and leaks none",
+	},
+	{
+		packages: []string{"internal/judge", "internal/judge/checker"},
 		never:    []string{"internal/sandbox/linuxbox"},
 		reason:   "judging is told which box to use, so that it is tested without one and runs in another",
 	},
 	{
-		packages: []string{"internal/store"},
-		never:    []string{"internal/arbiter", "internal/httpapi", "internal/worker", "internal/judge"},
+		packages: []string{"internal/sandbox"},
+		only:     []string{},
+		reason:   "what a box is must not depend on how one is built",
+	},
+	{
+		packages: []string{"internal/httpapi"},
+		never:    []string{"internal/store/...", "github.com/jackc/...", "internal/arbiter/...", "internal/pgserver/..."},
+		reason:   "the API speaks to an interface; a handler with its own SQL would be a second place that changes leases",
+	},
+	{
+		packages: []string{"internal/arbiter"},
+		never:    []string{"internal/worker/...", "internal/judge", "internal/sandbox/linuxbox", "internal/pgserver/...", "client"},
+		reason:   "the arbiter never judges, and meets workers only through their calls: a fault over there stays there",
+	},
+	{
+		packages: []string{"internal/store", "internal/store/storedb"},
+		never:    []string{"internal/arbiter/...", "internal/httpapi/...", "internal/worker/...", "internal/judge/...", "internal/sandbox/linuxbox", "client"},
 		reason:   "facts know nothing of who asks for them",
+	},
+	{
+		packages: []string{"internal/pgserver/..."},
+		never:    []string{"internal/store/...", "internal/arbiter/...", "internal/httpapi/..."},
+		reason:   "it runs a server and does not care what is in it",
+	},
+	{
+		packages: []string{"internal/clock", "internal/apperr", "internal/buildinfo", "internal/language", "internal/auth"},
+		never:    append([]string{"internal/judge/...", "internal/sandbox/linuxbox", "internal/worker/..."}, arbiterSide...),
+		reason:   "both sides use them, so they may bring neither side along",
 	},
 }
 
+// arbiterSide is what a judge machine has no business with.
+var arbiterSide = []string{
+	"internal/store/...", "internal/arbiter/...", "internal/httpapi/...", "internal/pgserver/...",
+	"github.com/jackc/...", "github.com/danielgtaylor/huma/...", "github.com/pressly/goose/...",
+}
+
 // pure packages have no I/O and read no clock.
-var pure = []string{"internal/verdict", "internal/lease"}
+var pure = []string{"internal/verdict", "internal/lease", "internal/dispatch"}
 
 // A listed package is one line of go list -deps -json.
 type listed struct {
@@ -133,6 +174,14 @@ func (g graph) find(name string) []listed {
 	return found
 }
 
+// forbids reports whether a package the layer binds may not depend on p.
+func (l layer) forbids(p listed) bool {
+	if matchAny(l.packages, p.ImportPath) {
+		return false // bound by the same row
+	}
+	return matchAny(l.never, p.ImportPath) || l.only != nil && !p.Standard && !matchAny(l.only, p.ImportPath)
+}
+
 // violations returns what in g breaks the layer, each with the way from the
 // package to what it must not reach.
 func (g graph) violations(l layer) []string {
@@ -144,11 +193,10 @@ func (g graph) violations(l layer) []string {
 		}
 		for _, p := range found {
 			for _, dep := range p.Deps {
-				d := g[dep]
-				switch {
-				case matchAny(l.packages, dep): // bound by the same row
-				case matchAny(l.never, dep), l.only != nil && !d.Standard && !matchAny(l.only, dep):
-					bad = append(bad, g.way(p.ImportPath, dep))
+				way := g.way(p.ImportPath, dep)
+				// What a forbidden package brings along is not said again.
+				if l.forbids(g[dep]) && !slices.ContainsFunc(way[1:len(way)-1], func(at string) bool { return l.forbids(g[at]) }) {
+					bad = append(bad, printed(way))
 				}
 			}
 			for _, at := range append([]string{p.ImportPath}, p.Deps...) {
@@ -157,7 +205,7 @@ func (g graph) violations(l layer) []string {
 				}
 				for _, imp := range g[at].Imports {
 					if g[imp].Standard && matchAny(l.neverStd, imp) {
-						bad = append(bad, g.way(p.ImportPath, at)+" → "+imp)
+						bad = append(bad, printed(append(g.way(p.ImportPath, at), imp)))
 					}
 				}
 			}
@@ -168,7 +216,7 @@ func (g graph) violations(l layer) []string {
 }
 
 // way is a shortest chain of imports from one package to another.
-func (g graph) way(from, to string) string {
+func (g graph) way(from, to string) []string {
 	before := map[string]string{from: ""}
 	for queue := []string{from}; len(queue) > 0; queue = queue[1:] {
 		if queue[0] == to {
@@ -183,10 +231,14 @@ func (g graph) way(from, to string) string {
 	}
 	var chain []string
 	for at := to; at != ""; at = before[at] {
-		chain = append(chain, strings.TrimPrefix(at, module+"/"))
+		chain = append(chain, at)
 	}
 	slices.Reverse(chain)
-	return strings.Join(chain, " → ")
+	return chain
+}
+
+func printed(way []string) string {
+	return strings.ReplaceAll(strings.Join(way, " → "), module+"/", "")
 }
 
 // direct lists the modules of others that our packages in a program import by
