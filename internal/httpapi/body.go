@@ -21,10 +21,9 @@ func (*slowBodyError) Timeout() bool   { return true }
 func (*slowBodyError) Temporary() bool { return false }
 
 // guardedBody bounds how slowly a body may arrive: each read, and the whole.
-// Once the body has ended the deadline is taken off, because net/http watches
-// the connection during the handler with the same deadline: left in place it
-// would end the request's context in the middle of a long-poll. Until then it
-// stays, because net/http itself reads on when a handler leaves a body unread.
+// After the end of the body it keeps its hands off the deadline: from then on
+// net/http watches the connection itself, and a deadline set during that would
+// end the request's context in the middle of a long-poll.
 type guardedBody struct {
 	body    io.ReadCloser
 	control *http.ResponseController
@@ -61,7 +60,6 @@ func (b *guardedBody) Read(p []byte) (int, error) {
 	n, err := b.body.Read(p)
 	if errors.Is(err, io.EOF) {
 		b.ended = true
-		_ = b.control.SetReadDeadline(time.Time{})
 		return n, err
 	}
 	if ne, ok := errors.AsType[net.Error](err); ok && ne.Timeout() {
