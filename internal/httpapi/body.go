@@ -102,10 +102,6 @@ func (w *guardedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 func (w *guardedWriter) extend() { _ = w.control.SetWriteDeadline(w.clock.Now().Add(bodyStall)) }
 
 func (w *guardedWriter) WriteHeader(status int) {
-	if status < 100 || status > 999 {
-		// huma writes a zero status when an output forgot it; net/http would panic.
-		status = http.StatusInternalServerError
-	}
 	w.extend()
 	if w.status == 0 && status >= 200 {
 		w.status = status
