@@ -1,0 +1,117 @@
+// Package doctor looks at a machine and says what gavel would miss on it, and
+// how to fix that. Both programs use it (`gavel doctor`, `gavel-worker
+// doctor`), so it depends neither on the box nor on a database driver.
+//
+// Checks look, and prove where looking does not suffice: a cgroup is writable
+// when a child could be made in it, a namespace is available when a program ran
+// in it, a compiler works when it compiled something. They leave nothing behind.
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/gavel-oj/gavel/internal/pgserver/pgbin"
+)
+
+// Status is how a check ended.
+type Status string
+
+// The statuses: warn means that gavel works, but worse or less exactly.
+const (
+	OK   Status = "ok"
+	Warn Status = "warn"
+	Fail Status = "fail"
+)
+
+// Check is one line of the doctor's report.
+type Check struct {
+	Name   string `json:"name"`
+	Status Status `json:"status"`
+	Detail string `json:"detail"`        // what was found
+	Fix    string `json:"fix,omitempty"` // what to do; always there unless the status is ok
+}
+
+// Options say what the machine is meant to do.
+type Options struct {
+	// Box: judge here, that is, run the sandbox and the compilers.
+	Box bool
+	// Database: run the private PostgreSQL here.
+	Database bool
+	// Postgres says where to look for the server programs.
+	Postgres pgbin.Options
+	// DataDir is where the program keeps its files; "" skips these checks.
+	// It need not exist.
+	DataDir string
+
+	host *host // tests
+}
+
+// Run does the checks, in the order in which a person would fix things. It
+// takes about a second, most of it for the compilers.
+func Run(ctx context.Context, opts Options) []Check {
+	h := opts.host
+	if h == nil {
+		h = realHost()
+	}
+	var checks []Check
+	if opts.Box {
+		checks = append(checks, h.root(), h.kernel())
+		checks = append(checks, h.cgroups()...)
+		checks = append(checks, h.namespaces(ctx), h.mounts(ctx), h.seccomp())
+		checks = append(checks, h.swap(), h.hugePages(), h.smt(), h.governor(), h.corePattern())
+		checks = append(checks, h.compilers(ctx)...)
+	}
+	if opts.Database {
+		checks = append(checks, h.postgres(ctx, opts.Postgres), h.postgresUser())
+	}
+	if opts.DataDir != "" {
+		checks = append(checks, h.dataDir(opts.DataDir, opts.Database), h.freeDisk(opts.DataDir))
+	}
+	return append(checks, h.openFiles())
+}
+
+// Worst returns the gravest status: ok of none.
+func Worst(checks []Check) Status {
+	worst := OK
+	for _, c := range checks {
+		if c.Status == Fail || c.Status == Warn && worst == OK {
+			worst = c.Status
+		}
+	}
+	return worst
+}
+
+// Print writes the report for people, with the cure below each line that
+// needs one.
+func Print(w io.Writer, checks []Check) error {
+	width, count := 0, map[Status]int{}
+	for _, c := range checks {
+		width = max(width, len(c.Name))
+		count[c.Status]++
+	}
+	var b strings.Builder
+	for _, c := range checks {
+		fmt.Fprintf(&b, "%-4s  %-*s  %s\n", c.Status, width, c.Name, c.Detail)
+		if c.Fix != "" {
+			fmt.Fprintf(&b, "%*s  fix: %s\n", 6+width, "", c.Fix)
+		}
+	}
+	fmt.Fprintf(&b, "%d ok, %d warnings, %d failed\n", count[OK], count[Warn], count[Fail])
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func ok(name, format string, args ...any) Check {
+	return Check{Name: name, Status: OK, Detail: fmt.Sprintf(format, args...)}
+}
+
+func warn(name, fix, format string, args ...any) Check {
+	return Check{Name: name, Status: Warn, Fix: fix, Detail: fmt.Sprintf(format, args...)}
+}
+
+func fail(name, fix, format string, args ...any) Check {
+	return Check{Name: name, Status: Fail, Fix: fix, Detail: fmt.Sprintf(format, args...)}
+}
