@@ -1,0 +1,177 @@
+package checker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/gavel-oj/gavel/internal/sandbox"
+)
+
+// The exit codes of the ICPC convention. Any other is a failure of the checker.
+const (
+	exitAccepted = 42
+	exitWrong    = 43
+)
+
+// Paths of a check inside the box.
+const (
+	boxInput    = sandbox.DataDir + "/input"
+	boxAnswer   = sandbox.DataDir + "/answer"
+	feedbackDir = "feedback"
+)
+
+const (
+	maxMessageBytes = 4 << 10
+	maxStderrBytes  = 4 << 10
+)
+
+// Runner runs one program in isolation, as sandbox.Box does.
+type Runner interface {
+	Run(ctx context.Context, spec *sandbox.Spec) (sandbox.Result, error)
+}
+
+// Program is a checker that the package brought, built and ready to run:
+//
+//	program input answer feedback_dir/ args... < output
+type Program struct {
+	Argv   []string // inside the box
+	Env    []string
+	Mounts []sandbox.Mount // the program, read-only
+	Limits ProgramLimits
+}
+
+// ProgramLimits are a checker's own, nothing of the contestant's.
+type ProgramLimits struct {
+	CPU         time.Duration
+	MemoryBytes int64
+	OutputBytes int64 // each of its feedback files, and what it prints
+}
+
+// Case is one output to check. Input and Answer are host paths; Output is open
+// for reading at its start.
+type Case struct {
+	Input, Answer string
+	Output        *os.File
+	Args          []string
+}
+
+// Check runs the checker once. A *Failure says that the checker did not do its
+// work; any other error is the runner's.
+func (p *Program) Check(ctx context.Context, box Runner, c Case) (Result, error) {
+	var stderr head
+	spec := &sandbox.Spec{
+		Argv: append(append(append([]string{}, p.Argv...),
+			boxInput, boxAnswer, sandbox.WorkDir+"/"+feedbackDir+"/"), c.Args...),
+		Env:    p.Env,
+		Mounts: append([]sandbox.Mount{{Host: c.Input, Box: boxInput}, {Host: c.Answer, Box: boxAnswer}}, p.Mounts...),
+		Dirs:   []string{feedbackDir},
+		Stdin:  c.Output,
+		Stderr: &stderr,
+		CopyOut: []sandbox.CopyOut{
+			{Path: feedbackDir + "/judgemessage.txt", MaxBytes: p.Limits.OutputBytes, Optional: true},
+			{Path: feedbackDir + "/teammessage.txt", MaxBytes: p.Limits.OutputBytes, Optional: true},
+		},
+		Limits: sandbox.Limits{
+			CPU:         p.Limits.CPU,
+			Wall:        3 * p.Limits.CPU, // its CPU time is what counts; the machine may be busy
+			MemoryBytes: p.Limits.MemoryBytes,
+			StdoutBytes: p.Limits.OutputBytes,
+			StderrBytes: p.Limits.OutputBytes,
+			FileBytes:   p.Limits.OutputBytes + 1, // reaching it is the box's sign for "over"
+			DiskBytes:   2*p.Limits.OutputBytes + 64<<20,
+			DiskInodes:  1024,
+			Processes:   64,
+			OpenFiles:   64,
+		},
+		Profile: sandbox.ProfileChecker,
+	}
+	res, err := box.Run(ctx, spec)
+	defer func() {
+		for _, f := range res.Files {
+			if f.Content != nil {
+				_ = f.Content.Close()
+			}
+		}
+	}()
+	if err != nil {
+		var fault *sandbox.Fault
+		if errors.As(err, &fault) && fault.Op == sandboxExec {
+			return Result{}, &Failure{Message: fmt.Sprintf("checker can not be started: %v", fault.Err)}
+		}
+		return Result{}, err
+	}
+	if why := p.failed(res); why != "" {
+		return Result{}, &Failure{Message: withOutput("checker "+why, stderr.bytes)}
+	}
+	message, err := readMessages(res.Files, spec.CopyOut)
+	return Result{Accepted: res.ExitCode == exitAccepted, Message: message}, err
+}
+
+// sandboxExec is the Op of the fault for a program that could not be executed.
+const sandboxExec = "exec"
+
+// failed says what the checker did wrong, or nothing.
+func (p *Program) failed(res sandbox.Result) string {
+	switch {
+	case res.Fired == sandbox.LimitOutput:
+		return fmt.Sprintf("wrote more than %d bytes", p.Limits.OutputBytes)
+	case res.Fired == sandbox.LimitMemory || res.OOMKills > 0:
+		return fmt.Sprintf("exceeded its memory limit of %d MiB", p.Limits.MemoryBytes>>20)
+	case res.Fired == sandbox.LimitCPU || res.CPU > p.Limits.CPU:
+		return fmt.Sprintf("exceeded its CPU limit of %v", p.Limits.CPU)
+	case res.Fired == sandbox.LimitWall:
+		return fmt.Sprintf("took longer than %v", 3*p.Limits.CPU)
+	case res.Fired != sandbox.LimitNone:
+		return fmt.Sprintf("was ended by the limit %q", res.Fired)
+	case res.Signal != 0:
+		return fmt.Sprintf("was ended by signal %d", res.Signal)
+	case res.ExitCode != exitAccepted && res.ExitCode != exitWrong:
+		return fmt.Sprintf("ended with exit code %d; it must be %d (accepted) or %d (wrong answer)", res.ExitCode, exitAccepted, exitWrong)
+	}
+	return ""
+}
+
+// readMessages returns the first message that says something: the one for the
+// jury, else the one for the team.
+func readMessages(files map[string]sandbox.File, order []sandbox.CopyOut) (string, error) {
+	for _, want := range order {
+		switch f := files[want.Path]; f.State {
+		case sandbox.FileOK:
+			text, err := io.ReadAll(io.LimitReader(f.Content, 2*maxMessageBytes))
+			if err != nil {
+				return "", fmt.Errorf("read the checker's message: %w", err)
+			}
+			message, cut := Clean(text, maxMessageBytes)
+			if cut || f.Size > int64(len(text)) {
+				message += "…"
+			}
+			if strings.TrimSpace(message) != "" {
+				return message, nil
+			}
+		case sandbox.FileTooLarge:
+			return fmt.Sprintf("(%s has %d bytes and is not shown)", want.Path, f.Size), nil
+		case sandbox.FileMissing, sandbox.FileNotRegular:
+		}
+	}
+	return "", nil
+}
+
+func withOutput(message string, output []byte) string {
+	if text, _ := Clean(output, maxStderrBytes); text != "" {
+		return message + "\n" + text
+	}
+	return message
+}
+
+// head keeps the first bytes written to it.
+type head struct{ bytes []byte }
+
+func (h *head) Write(b []byte) (int, error) {
+	h.bytes = append(h.bytes, b[:min(len(b), maxStderrBytes-len(h.bytes))]...)
+	return len(b), nil
+}

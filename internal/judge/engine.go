@@ -1,0 +1,150 @@
+package judge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+
+	"github.com/gavel-oj/gavel/internal/clock"
+	"github.com/gavel-oj/gavel/internal/language"
+	"github.com/gavel-oj/gavel/internal/sandbox"
+)
+
+// Config is what an Engine is made of.
+type Config struct {
+	Provider  sandbox.Provider // stays the caller's; closed after the engine
+	Slots     int              // evaluations at once
+	Languages *language.Registry
+	// ScratchDir holds sources, programs and outputs while they are needed.
+	// It is made if missing, belongs to one engine at a time, and what an
+	// earlier one left in it is removed.
+	ScratchDir string
+	Logger     *slog.Logger // nil drops everything
+	Clock      clock.Clock  // nil is the system's
+}
+
+// Engine is the Judge. It owns Slots slots of three boxes each: one for
+// contestants' programs, one for compilers, one for checkers, so that nothing
+// of one kind ever ran where another kind runs.
+//
+// Invariants:
+//
+//	E1  A Fault of the system ends in an error, never in a verdict.
+//	E2  The answer file is never mounted in a contestant's box, and no output
+//	    is checked unless its run kept every limit.
+//	E3  A box that returned a Fault is closed and replaced.
+//	E4  Nothing of a task is left in the scratch directory after it.
+type Engine struct {
+	cfg      Config
+	log      *slog.Logger
+	clock    clock.Clock
+	scratch  *scratch
+	slots    chan *slot
+	all      []*slot
+	checkers checkerCache
+	versions versionCache
+
+	tasks  sync.WaitGroup
+	mu     sync.Mutex // guards the fields below
+	closed bool
+	live   map[int]context.CancelCauseFunc // of the tasks that are in
+	serial int
+}
+
+var _ Judge = (*Engine)(nil)
+
+var errClosed = errors.New("engine is closed")
+
+// New makes an engine. Boxes are opened when they are first needed; SelfTest
+// warms them.
+func New(cfg Config) (*Engine, error) {
+	switch {
+	case cfg.Provider == nil:
+		return nil, errors.New("judge: no sandbox provider")
+	case cfg.Languages == nil:
+		return nil, errors.New("judge: no languages")
+	case cfg.Slots < 1:
+		return nil, fmt.Errorf("judge: %d slots, need at least 1", cfg.Slots)
+	}
+	s, err := openScratch(cfg.ScratchDir)
+	if err != nil {
+		return nil, fmt.Errorf("judge: %w", err)
+	}
+	e := &Engine{
+		cfg: cfg, log: cfg.Logger, clock: cfg.Clock, scratch: s,
+		slots: make(chan *slot, cfg.Slots),
+		live:  make(map[int]context.CancelCauseFunc),
+	}
+	if e.log == nil {
+		e.log = slog.New(slog.DiscardHandler)
+	}
+	if e.clock == nil {
+		e.clock = clock.System{}
+	}
+	for range cfg.Slots {
+		slot := &slot{
+			run:     &lazyBox{provider: cfg.Provider, log: e.log, kind: sandbox.ProfileRun},
+			compile: &lazyBox{provider: cfg.Provider, log: e.log, kind: sandbox.ProfileCompile},
+			check:   &lazyBox{provider: cfg.Provider, log: e.log, kind: sandbox.ProfileChecker},
+		}
+		e.all = append(e.all, slot)
+		e.slots <- slot
+	}
+	return e, nil
+}
+
+// Close ends what runs, waits for it, and releases boxes and scratch space.
+func (e *Engine) Close() error {
+	e.mu.Lock()
+	if e.closed {
+		e.mu.Unlock()
+		return nil
+	}
+	e.closed = true
+	for _, cancel := range e.live {
+		cancel(errClosed)
+	}
+	e.mu.Unlock()
+
+	e.tasks.Wait()
+	var errs []error
+	for _, slot := range e.all {
+		errs = append(errs, slot.run.Close(), slot.compile.Close(), slot.check.Close())
+	}
+	return errors.Join(append(errs, e.scratch.close())...)
+}
+
+// begin admits one task: it returns a context that also ends with the engine,
+// a slot, and what to call when the task is over.
+func (e *Engine) begin(ctx context.Context) (context.Context, *slot, func(), error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	e.mu.Lock()
+	if e.closed {
+		e.mu.Unlock()
+		cancel(nil)
+		return nil, nil, nil, errClosed
+	}
+	e.serial++
+	id := e.serial
+	e.live[id] = cancel
+	e.tasks.Add(1)
+	e.mu.Unlock()
+
+	end := func() {
+		e.mu.Lock()
+		delete(e.live, id)
+		e.mu.Unlock()
+		cancel(nil)
+		e.tasks.Done()
+	}
+	select {
+	case slot := <-e.slots:
+		return ctx, slot, func() { e.slots <- slot; end() }, nil
+	case <-ctx.Done():
+		err := context.Cause(ctx)
+		end()
+		return nil, nil, nil, err
+	}
+}

@@ -1,0 +1,209 @@
+package judge
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/gavel-oj/gavel/internal/judge/checker"
+	"github.com/gavel-oj/gavel/internal/language"
+	"github.com/gavel-oj/gavel/internal/problem"
+	"github.com/gavel-oj/gavel/internal/sandbox"
+	"github.com/gavel-oj/gavel/internal/verdict"
+)
+
+// Judge implements the interface of that name.
+func (e *Engine) Judge(ctx context.Context, task Task, progress func(Progress)) (*Report, error) {
+	ctx, slot, end, err := e.begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer end()
+
+	lang, err := e.check(&task)
+	if err != nil {
+		return nil, err
+	}
+	dir, err := e.scratch.newTask()
+	if err != nil {
+		return nil, asFault(ctx, err, "make task directory")
+	}
+	defer func() {
+		if err := os.RemoveAll(dir); err != nil {
+			e.log.Warn("remove task directory", "dir", dir, "err", err)
+		}
+	}()
+	v := &evaluation{
+		e: e, slot: slot, task: &task, lang: lang, dir: dir, progress: progress,
+		report: &Report{Stages: make(map[string]time.Duration)},
+	}
+	if err := v.run(ctx); err != nil {
+		return nil, asFault(ctx, err, "judge")
+	}
+	return v.report, nil
+}
+
+// check refuses tasks that can not be carried out.
+func (e *Engine) check(task *Task) (*language.Language, error) {
+	pkg := task.Package
+	if pkg == nil || len(pkg.Manifest.Tests) == 0 {
+		return nil, faultf(BlamePackage, nil, "package has no tests: nothing can be accepted by it")
+	}
+	lang, ok := e.cfg.Languages.Get(task.Language)
+	if !ok {
+		return nil, faultf(BlameToolchain, nil, "language %q is not known to this worker", task.Language)
+	}
+	l := task.Limits
+	for _, limit := range []struct {
+		name  string
+		value int64
+	}{
+		{"CPU", int64(l.CPU)},
+		{"wall", int64(l.Wall)},
+		{"memory", l.MemoryBytes},
+		{"output", l.OutputBytes},
+		{"processes", int64(l.Processes)},
+	} {
+		if limit.value <= 0 {
+			return nil, faultf(BlamePackage, nil, "effective %s limit is %d; a run without a limit is refused", limit.name, limit.value)
+		}
+	}
+	if _, err := language.Wall(l.CPU, l.Wall); err != nil {
+		return nil, faultf(BlamePackage, err, "effective limits contradict each other")
+	}
+	if task.Stop != StopFirst && task.Stop != StopAll {
+		return nil, faultf(BlamePackage, nil, "unknown stop rule %q", task.Stop)
+	}
+	if err := pkg.Check(); err != nil {
+		return nil, faultf(BlamePackage, err, "package on disk is not complete")
+	}
+	return lang, nil
+}
+
+// evaluation is one task on its way.
+type evaluation struct {
+	e        *Engine
+	slot     *slot
+	task     *Task
+	lang     *language.Language
+	dir      string
+	progress func(Progress)
+	report   *Report
+
+	program sandbox.Mount     // the contestant's
+	argv    []string          // and how to run it
+	tokens  []*checker.Tokens // by test, when the comparator decides
+	custom  *builtChecker     // else
+}
+
+// stage adds the time since from to a stage of the report.
+func (v *evaluation) stage(name string, from time.Time) {
+	v.report.Stages[name] += v.e.clock.Now().Sub(from)
+}
+
+func (v *evaluation) run(ctx context.Context) error {
+	tests := v.task.Package.Manifest.Tests
+	v.progress(Progress{Phase: PhaseCompiling, TestsTotal: len(tests)})
+	if err := v.compile(ctx); err != nil {
+		return err
+	}
+	if !v.report.Compile.OK {
+		v.report.Verdict = verdict.CE
+		return nil
+	}
+	release, err := v.prepareChecker(ctx)
+	if err != nil {
+		return err
+	}
+	defer release()
+
+	verdicts := make([]verdict.Verdict, len(tests))
+	v.report.Tests = make([]Test, len(tests))
+	failed := false
+	for i := range tests {
+		v.progress(Progress{Phase: PhaseRunning, TestsDone: i, TestsTotal: len(tests)})
+		out := &v.report.Tests[i]
+		out.Name, out.Sample, out.Verdict = tests[i].Name, tests[i].Sample, verdict.Skipped
+		if !failed || v.task.Stop == StopAll {
+			if err := v.test(ctx, i, out); err != nil {
+				return onTest(err, tests[i].Name)
+			}
+		}
+		verdicts[i] = out.Verdict
+		failed = failed || out.Verdict != verdict.AC
+	}
+	v.progress(Progress{Phase: PhaseRunning, TestsDone: len(tests), TestsTotal: len(tests)})
+	v.report.Verdict = verdict.OfSubmission(verdicts)
+	if !v.report.Verdict.Final() {
+		return faultf(BlameHost, nil, "tests ended in the verdict %s", v.report.Verdict)
+	}
+	return nil
+}
+
+// compile compiles the source and decides what is mounted in the run box.
+func (v *evaluation) compile(ctx context.Context) (err error) {
+	defer v.stage("compile", v.e.clock.Now())
+	if v.report.Toolchain, err = v.e.version(ctx, v.slot.compile, v.lang); err != nil {
+		return err
+	}
+	source := filepath.Join(v.dir, v.lang.Source)
+	if err := writeFile(source, bytes.NewReader(v.task.Source), 0o444); err != nil {
+		return asFault(ctx, err, "write source")
+	}
+	inBox := sandbox.SourceDir + "/" + v.lang.Source
+	b, err := v.e.build(ctx, v.slot.compile, v.lang, v.lang.CompileLimits(v.task.Package.Manifest.Limits),
+		[]sandbox.Mount{{Host: source, Box: inBox}}, []string{inBox}, v.dir)
+	if err != nil {
+		return err
+	}
+	v.report.Compile = b.compile
+	if v.lang.Interpreted() {
+		b.program = source
+	}
+	name := v.lang.ProgramName()
+	v.program = sandbox.Mount{Host: b.program, Box: sandbox.ProgramDir + "/" + name}
+	v.argv = v.lang.RunArgv(name)
+	return nil
+}
+
+// prepareChecker readies what decides about outputs.
+func (v *evaluation) prepareChecker(ctx context.Context) (release func(), err error) {
+	defer v.stage("prepare", v.e.clock.Now())
+	pkg := v.task.Package
+	c := pkg.Manifest.Checker
+	switch c.Kind {
+	case problem.CheckerTokens:
+		return func() {}, v.prepareTokens(c)
+	case problem.CheckerProgram:
+		from := v.e.clock.Now()
+		v.custom, release, err = v.e.checkerFor(ctx, v.slot.compile, pkg)
+		v.stage("checker_build", from)
+		if err != nil {
+			return nil, err
+		}
+		v.report.CheckerToolchain = v.custom.toolchain
+		return release, nil
+	}
+	return nil, faultf(BlamePackage, nil, "unknown kind of checker %q", c.Kind)
+}
+
+func (v *evaluation) prepareTokens(c problem.Checker) error {
+	common, err := checker.NewTokens(c.Tokens)
+	if err != nil {
+		return faultf(BlamePackage, err, "checker's options")
+	}
+	tests := v.task.Package.Manifest.Tests
+	v.tokens = make([]*checker.Tokens, len(tests))
+	for i, t := range tests {
+		v.tokens[i] = common
+		if t.Tokens == nil {
+			continue
+		}
+		if v.tokens[i], err = checker.NewTokens(*t.Tokens); err != nil {
+			return faultf(BlamePackage, err, "checker's options of test %s", t.Name)
+		}
+	}
+	return nil
+}
