@@ -46,11 +46,11 @@ func (h *host) compilers(ctx context.Context) []Check {
 func (h *host) compiler(ctx context.Context, c compiler) Check {
 	path := "/usr/bin/" + c.name
 	fix := fmt.Sprintf("install it: apt-get install %s (or your distribution's package); without it submissions in %s are not judged here", c.debian, c.languages)
-	if !h.exists(path) {
-		return fail(c.name, fix, "%s is missing (boxes see nothing outside /usr, so another place on PATH does not count)", path)
-	}
 	if outside := h.leavesBox(path); outside != "" {
 		return fail(c.name, fix, "%s is a link to %s, which boxes do not see", path, outside)
+	}
+	if !h.exists(path) {
+		return fail(c.name, fix, "%s is missing (boxes see nothing outside /usr, so another place on PATH does not count)", path)
 	}
 	ctx, cancel := context.WithTimeout(ctx, programTimeout)
 	defer cancel()

@@ -1,0 +1,346 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"github.com/gavel-oj/gavel/internal/pgserver/pgbin"
+)
+
+const (
+	mountsV1 = `30 25 0:26 / /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory
+31 25 0:27 / /sys/fs/cgroup/pids rw,relatime - cgroup cgroup rw,pids
+32 25 0:28 / /sys/fs/cgroup/cpu rw,relatime - cgroup cgroup rw,cpu,cpuacct
+`
+	mountsV2 = "30 25 0:26 / /sys/fs/cgroup rw,relatime - cgroup2 cgroup2 rw\n"
+	selfV1   = "3:cpu,cpuacct:/\n2:pids:/\n1:memory:/deep\n"
+	selfV2   = "0::/system.slice/gavel.service\n"
+	ownV2    = "/sys/fs/cgroup/system.slice/gavel.service"
+)
+
+// machine makes a healthy one with cgroups v1; a test spoils it.
+func machine(t *testing.T) *host {
+	t.Helper()
+	h := &host{
+		dir:        t.TempDir(),
+		release:    func() (string, error) { return "6.1.0-27-amd64", nil },
+		spawn:      func(context.Context, spawn) error { return nil },
+		freeSpace:  func(string) (space, error) { return space{freeBytes: 50 << 30, freeInodes: 1 << 20}, nil },
+		openLimit:  func() (uint64, error) { return 1 << 20, nil },
+		lookupUser: func(name string) (int, bool) { return 101, name == "postgres" },
+	}
+	h.file(t, "/proc/self/mountinfo", mountsV1)
+	h.file(t, "/proc/self/cgroup", selfV1)
+	for _, d := range []string{"/sys/fs/cgroup/memory/deep", "/sys/fs/cgroup/pids", "/sys/fs/cgroup/cpu", "/var/lib"} {
+		h.mkdir(t, d)
+	}
+	h.file(t, "/proc/sys/kernel/seccomp/actions_avail", "kill_process kill_thread trap errno user_notif trace log allow\n")
+	h.file(t, "/proc/swaps", "Filename Type Size Used Priority\n")
+	h.file(t, "/sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never\n")
+	h.file(t, "/sys/devices/system/cpu/smt/active", "0\n")
+	h.file(t, "/proc/sys/kernel/core_pattern", "core\n")
+	for _, c := range compilerList {
+		h.script(t, "/usr/bin/"+c.name, "echo "+c.name+" 12.2.0")
+	}
+	h.script(t, "/pg/postgres", "echo 'postgres (PostgreSQL) 15.18'")
+	h.script(t, "/pg/initdb", "exit 0")
+	return h
+}
+
+func (h *host) mkdir(t *testing.T, path string) {
+	t.Helper()
+	if err := os.MkdirAll(h.path(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (h *host) file(t *testing.T, path, text string) {
+	t.Helper()
+	h.mkdir(t, filepath.Dir(path))
+	if err := os.WriteFile(h.path(path), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (h *host) script(t *testing.T, path, body string) {
+	t.Helper()
+	h.file(t, path, "#!/bin/sh\n"+body+"\n")
+	if err := os.Chmod(h.path(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (h *host) remove(t *testing.T, path string) {
+	t.Helper()
+	if err := os.RemoveAll(h.path(path)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// v2 turns the machine into one with cgroups v2 only.
+func (h *host) v2(t *testing.T, controllers string) {
+	t.Helper()
+	h.file(t, "/proc/self/mountinfo", mountsV2)
+	h.file(t, "/proc/self/cgroup", selfV2)
+	h.remove(t, "/sys/fs/cgroup")
+	h.file(t, ownV2+"/cgroup.controllers", controllers+"\n")
+	h.file(t, ownV2+"/cgroup.procs", "")
+	h.file(t, ownV2+"/cgroup.subtree_control", "")
+	h.file(t, ownV2+"/memory.events", "")
+}
+
+func examine(t *testing.T, h *host) map[string]Check {
+	t.Helper()
+	checks := Run(t.Context(), Options{
+		Box: true, Database: true, DataDir: "/var/lib/gavel", host: h,
+		Postgres: pgbin.Options{Dirs: []string{h.path("/pg")}},
+	})
+	byName := map[string]Check{}
+	for _, c := range checks {
+		if (c.Fix == "") != (c.Status == OK) {
+			t.Errorf("a %s with fix %q: %+v", c.Status, c.Fix, c)
+		}
+		byName[c.Name] = c
+	}
+	return byName
+}
+
+func TestHealthyMachines(t *testing.T) {
+	tests := map[string]func(h *host){
+		"cgroups v1": func(h *host) {},
+		"cgroups v2": func(h *host) { h.v2(t, "cpuset cpu io memory pids") },
+		"ordinary user for the database": func(h *host) {
+			h.lookupUser = func(string) (int, bool) { return 0, false }
+			h.script(t, "/pg/postgres", "echo 'postgres (PostgreSQL) 17.1'")
+			h.euid = 1000
+		},
+	}
+	for name, change := range tests {
+		t.Run(name, func(t *testing.T) {
+			h := machine(t)
+			change(h)
+			for _, c := range examine(t, h) {
+				if c.Status != OK && !(c.Name == "root" && h.euid != 0) {
+					t.Errorf("%+v", c)
+				}
+			}
+			if left, _ := filepath.Glob(h.path("/var/lib/.gavel-doctor*")); len(left) > 0 {
+				t.Errorf("left behind: %v", left)
+			}
+		})
+	}
+}
+
+// One fault at a time, and only its line complains.
+func TestFaultIsNamedWithItsCure(t *testing.T) {
+	denied := errors.New("operation not permitted")
+	tests := []struct {
+		name   string
+		spoil  func(t *testing.T, h *host)
+		check  string
+		status Status
+		detail string
+		fix    string
+	}{
+		{"not root", func(t *testing.T, h *host) { h.euid = 1000 }, "root", Fail, "running as user 1000", "sudo"},
+		{"old kernel", func(t *testing.T, h *host) { h.release = func() (string, error) { return "5.10.0-28", nil } }, "kernel", Fail, "5.10.0-28", "upgrade"},
+		{"odd kernel version", func(t *testing.T, h *host) { h.release = func() (string, error) { return "linux", nil } }, "kernel", Warn, `"linux"`, "uname"},
+		{"no controller", func(t *testing.T, h *host) {
+			h.file(t, "/proc/self/mountinfo", strings.ReplaceAll(mountsV1, "pids", "blkio"))
+		}, "cgroup pids", Fail, "no controller pids", "cgroup controller pids"},
+		{"memory disabled at boot", func(t *testing.T, h *host) {
+			h.file(t, "/proc/self/mountinfo", strings.Replace(mountsV1, "rw,memory", "rw,blkio", 1))
+			h.file(t, "/proc/cmdline", "quiet cgroup_disable=memory")
+		}, "cgroup memory", Fail, "no controller memory", "remove cgroup_disable=memory"},
+		{"no access to a cgroup", func(t *testing.T, h *host) { h.remove(t, "/sys/fs/cgroup/memory/deep") },
+			"cgroup memory", Fail, "/sys/fs/cgroup/memory/deep is not writable", "remount"},
+		{"v2 without delegation", func(t *testing.T, h *host) { h.v2(t, "cpu memory") },
+			"cgroup pids", Fail, "does not reach " + ownV2, "Delegate=yes"},
+		{"v2 and a kernel without memory.peak", func(t *testing.T, h *host) {
+			h.v2(t, "memory pids")
+			h.release = func() (string, error) { return "5.15.0-91-generic", nil }
+		}, "cgroup memory", Fail, "since Linux 5.19", "upgrade the kernel"},
+		{"no filters", func(t *testing.T, h *host) { h.remove(t, "/proc/sys/kernel/seccomp") }, "seccomp", Fail, "no seccomp filters", "CONFIG_SECCOMP_FILTER"},
+		{"no net namespace", func(t *testing.T, h *host) {
+			h.spawn = func(_ context.Context, s spawn) error {
+				if s.flags&unix.CLONE_NEWNET != 0 {
+					return denied
+				}
+				return nil
+			}
+		}, "namespaces", Fail, "refused: net (operation not permitted)", "CONFIG_NAMESPACES"},
+		{"no mounts in a container", func(t *testing.T, h *host) {
+			h.file(t, "/.dockerenv", "")
+			h.spawn = func(_ context.Context, s spawn) error {
+				if len(s.argv) > 1 {
+					return denied
+				}
+				return nil
+			}
+		}, "mounts", Fail, "operation not permitted", "--privileged"},
+		{"swap without accounting", func(t *testing.T, h *host) {
+			h.file(t, "/proc/swaps", "Filename Type Size Used Priority\n/dev/sda2 partition 999 0 -2\n")
+		}, "swap", Warn, "slow first", "swapoff"},
+		{"huge pages forced", func(t *testing.T, h *host) {
+			h.file(t, "/sys/kernel/mm/transparent_hugepage/enabled", "[always] madvise never\n")
+		}, "huge pages", Warn, "always on", "echo madvise"},
+		{"shared cores", func(t *testing.T, h *host) { h.file(t, "/sys/devices/system/cpu/smt/active", "1\n") }, "smt", Warn, "share cores", "smt/control"},
+		{"saving power", func(t *testing.T, h *host) {
+			h.file(t, "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", "powersave\n")
+		}, "cpu frequency", Warn, "powersave", "cpupower"},
+		{"compiler missing", func(t *testing.T, h *host) { h.remove(t, "/usr/bin/g++") }, "g++", Fail, "/usr/bin/g++ is missing", "apt-get install g++"},
+		{"compiler outside of what boxes see", func(t *testing.T, h *host) {
+			h.remove(t, "/usr/bin/python3")
+			h.script(t, "/opt/py/python3", "echo Python 3.12")
+			h.link(t, "/opt/py/python3", "/usr/bin/python3")
+		}, "python3", Fail, "a link to /opt/py/python3", "apt-get install python3"},
+		{"compiler without a static library", func(t *testing.T, h *host) {
+			h.script(t, "/usr/bin/gcc", `[ "$1" = --version ] && echo gcc && exit; echo 'ld: cannot find -lc' >&2; exit 1`)
+		}, "gcc", Fail, "cannot find -lc", "libc6-dev"},
+		{"database programs missing", func(t *testing.T, h *host) { h.remove(t, "/pg") }, "postgres", Fail, "no PostgreSQL server programs", "install the server"},
+		{"no user for the database", func(t *testing.T, h *host) { h.lookupUser = func(string) (int, bool) { return 0, false } },
+			"postgres user", Fail, "refuses to run as root", "useradd"},
+		{"data directory is a file", func(t *testing.T, h *host) { h.file(t, "/var/lib/gavel", "") }, "data directory", Fail, "/var/lib/gavel is not a directory", "--data-dir"},
+		{"data directory below a file", func(t *testing.T, h *host) { h.remove(t, "/var/lib"); h.file(t, "/var/lib", "") },
+			"data directory", Fail, "/var/lib is not a directory", "--data-dir"},
+		{"data directory closed to the database", func(t *testing.T, h *host) {
+			if os.Geteuid() != 0 {
+				t.Skip("needs a directory of root")
+			}
+			if err := os.Chmod(h.path("/var"), 0o700); err != nil {
+				t.Fatal(err)
+			}
+		}, "data directory", Fail, "cannot pass through /var", "chmod o+x /var"},
+		{"disk full", func(t *testing.T, h *host) { h.freeSpace = free(100<<20, 1<<20) }, "free disk", Fail, "100 MiB", "free some space"},
+		{"disk nearly full", func(t *testing.T, h *host) { h.freeSpace = free(1<<30, 1<<20) }, "free disk", Warn, "1024 MiB", "free some space"},
+		{"no inodes", func(t *testing.T, h *host) { h.freeSpace = free(50<<30, 7) }, "free disk", Warn, "7 inodes", "small files"},
+		{"few open files", func(t *testing.T, h *host) { h.openLimit = func() (uint64, error) { return 256, nil } }, "open files", Warn, "limit 256", "LimitNOFILE"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			h := machine(t)
+			tt.spoil(t, h)
+			checks := examine(t, h)
+			got := checks[tt.check]
+			if got.Status != tt.status || !strings.Contains(got.Detail, tt.detail) || !strings.Contains(got.Fix, tt.fix) {
+				t.Errorf("got %+v", got)
+			}
+			delete(checks, tt.check)
+			for _, c := range checks {
+				// A cgroup that is missing on a v2-less machine takes nothing else with it.
+				if c.Status != OK {
+					t.Errorf("also complains: %+v", c)
+				}
+			}
+		})
+	}
+}
+
+func free(bytes, inodes uint64) func(string) (space, error) {
+	return func(string) (space, error) { return space{freeBytes: bytes, freeInodes: inodes}, nil }
+}
+
+func (h *host) link(t *testing.T, target, path string) {
+	t.Helper()
+	if err := os.Symlink(target, h.path(path)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestNamespaceObstacleDecidesTheCure(t *testing.T) {
+	tests := []struct {
+		name, file, text string
+		euid             int
+		want             string
+	}{
+		{"none allowed", "/proc/sys/user/max_user_namespaces", "0\n", 0, "user.max_user_namespaces=15000"},
+		{"debian's switch", "/proc/sys/kernel/unprivileged_userns_clone", "0\n", 1000, "unprivileged_userns_clone=1"},
+		{"ubuntu's switch", "/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1\n", 1000, "run as root"},
+		{"podman", "/run/.containerenv", "", 0, "--privileged"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			h := machine(t)
+			h.euid = tt.euid
+			h.file(t, tt.file, tt.text)
+			h.spawn = func(context.Context, spawn) error { return errors.New("no") }
+			got := h.namespaces(t.Context())
+			if got.Status != Fail || !strings.Contains(got.Fix, tt.want) || !strings.Contains(got.Detail, "user, pid, mount") {
+				t.Errorf("got %+v", got)
+			}
+		})
+	}
+}
+
+func TestControllerIsFoundWhereItIs(t *testing.T) {
+	hybrid := strings.Replace(mountsV1, "rw,memory", "rw,blkio", 1) + "40 25 0:30 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n"
+	container := "30 25 0:26 /docker/abc /sys/fs/cgroup/memory ro - cgroup cgroup rw,memory\n"
+	tests := []struct {
+		name, mounts, self string
+		v2                 map[string]string
+		want               place
+	}{
+		{"own path below the mount", mountsV1, selfV1, nil, place{dir: "/sys/fs/cgroup/memory/deep"}},
+		{"memory on v2, the rest on v1", hybrid, "0::/w\n1:pids:/\n", map[string]string{"/sys/fs/cgroup/unified/w": "memory"}, place{v2: true, dir: "/sys/fs/cgroup/unified/w"}},
+		{"the mount shows a part", container, "1:memory:/docker/abc/x\n", nil, place{dir: "/sys/fs/cgroup/memory/x"}},
+		{"our path is outside of the part", container, "1:memory:/else\n", nil, place{dir: "/sys/fs/cgroup/memory"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			h := machine(t)
+			h.file(t, "/proc/self/mountinfo", tt.mounts)
+			h.file(t, "/proc/self/cgroup", tt.self)
+			for dir, controllers := range tt.v2 {
+				h.file(t, dir+"/cgroup.controllers", controllers)
+			}
+			got, err := h.controller("memory", "memory")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tt.want, got, cmp.AllowUnexported(place{})); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestReportPutsTheCureBelowTheLine(t *testing.T) {
+	var out strings.Builder
+	checks := []Check{ok("root", "yes"), warn("swap", "swapoff -a", "on"), fail("kernel", "upgrade", "Linux 2.4")}
+	if err := Print(&out, checks); err != nil {
+		t.Fatal(err)
+	}
+	want := `ok    root    yes
+warn  swap    on
+              fix: swapoff -a
+fail  kernel  Linux 2.4
+              fix: upgrade
+1 ok, 1 warnings, 1 failed
+`
+	if diff := cmp.Diff(want, out.String()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	for n, want := range []Status{OK, OK, Warn, Fail} {
+		if got := Worst(checks[:n]); got != want {
+			t.Errorf("worst of %d is %s", n, got)
+		}
+	}
+}
+
+func TestOnlyWhatIsAskedForIsChecked(t *testing.T) {
+	h := machine(t)
+	var names []string
+	for _, c := range Run(t.Context(), Options{host: h}) {
+		names = append(names, c.Name)
+	}
+	if diff := cmp.Diff([]string{"open files"}, names); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
