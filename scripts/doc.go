@@ -1,0 +1,2 @@
+// Package scripts holds no Go: its tests run the shell scripts beside it.
+package scripts
