@@ -3,6 +3,7 @@ package scripts
 import (
 	"bytes"
 	"errors"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,10 +15,10 @@ import (
 
 // path makes a folder that is all of a script's PATH: the named programs of
 // this machine, and scripts in place of others.
-func path(t *testing.T, real []string, fakes map[string]string) string {
+func path(t *testing.T, tools []string, fakes map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
-	for _, name := range real {
+	for _, name := range tools {
 		at, err := exec.LookPath(name)
 		if err != nil {
 			t.Fatal(err)
@@ -54,12 +55,8 @@ func TestDepsSaysInOneLineWhatIsMissing(t *testing.T) {
 	with := func(names ...string) []string { return append(names, tools...) }
 	newGo := map[string]string{"go": "echo go1.26.8", "id": "echo 1000"}
 	fakes := func(more map[string]string) map[string]string {
-		all := map[string]string{}
-		for _, m := range []map[string]string{newGo, more} {
-			for k, v := range m {
-				all[k] = v
-			}
-		}
+		all := maps.Clone(newGo)
+		maps.Copy(all, more)
 		return all
 	}
 	tests := []struct {
