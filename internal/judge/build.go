@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -60,6 +61,11 @@ func (e *Engine) build(ctx context.Context, box *lazyBox, lang *language.Languag
 	if err != nil {
 		return built{}, err
 	}
+	if why == failedByItself && strings.Contains(b.compile.Log, fileLimitWords) {
+		// A part of the compiler ran into the limit, and its driver removed
+		// the file: only the driver's words are left to tell.
+		why, b.compile.Fired = tooLarge(limits), sandbox.LimitOutput
+	}
 	if why == "" && !lang.Interpreted() {
 		if why, err = e.takeProgram(ctx, res.Files[lang.Compile.Program], lang, limits, dir, &b); err != nil {
 			return built{}, err
@@ -85,6 +91,13 @@ func compileLimits(l language.CompileLimits) sandbox.Limits {
 // failedByItself is the failure that the compiler explains in its own words.
 const failedByItself = "compiler reported errors"
 
+// fileLimitWords is how the C library calls SIGXFSZ.
+const fileLimitWords = "File size limit exceeded"
+
+func tooLarge(l language.CompileLimits) string {
+	return fmt.Sprintf("program or a file made while compiling is larger than %d MiB", l.FileBytes>>20)
+}
+
 // compileFailure says why a compile step failed, or nothing. Running out of
 // wall time while the compiler hardly ran is the host's doing.
 func compileFailure(res sandbox.Result, l language.CompileLimits) (string, error) {
@@ -101,7 +114,7 @@ func compileFailure(res sandbox.Result, l language.CompileLimits) (string, error
 	case res.Fired == sandbox.LimitOutput && res.StdoutBytes > 16*maxLogBytes:
 		return fmt.Sprintf("compiler printed more than %d KiB", 16*maxLogBytes>>10), nil
 	case res.Fired == sandbox.LimitOutput:
-		return fmt.Sprintf("program or a file made while compiling larger than %d MiB", l.FileBytes>>20), nil
+		return tooLarge(l), nil
 	case res.Fired != sandbox.LimitNone:
 		return "", faultf(BlameHost, nil, "compiler ended by the limit %q, which this engine does not know", res.Fired)
 	case res.Signal != 0:
