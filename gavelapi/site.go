@@ -110,6 +110,7 @@ type LanguageInfo struct {
 	ID         string   `json:"id"`
 	Name       string   `json:"name"`
 	Extensions []string `json:"extensions" doc:"file name endings, without the dot"`
+	DefaultFor []string `json:"default_for,omitempty" doc:"endings for which this language is the first choice"`
 	Versions   []string `json:"versions" doc:"offered by workers that are online now; empty when nobody offers it"`
 }
 

@@ -1,0 +1,142 @@
+package arbiter
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/gavel-oj/gavel/internal/apperr"
+	"github.com/gavel-oj/gavel/internal/blob"
+	"github.com/gavel-oj/gavel/internal/clock"
+	"github.com/gavel-oj/gavel/internal/language"
+	"github.com/gavel-oj/gavel/internal/lease"
+	"github.com/gavel-oj/gavel/internal/store"
+	"github.com/gavel-oj/gavel/internal/store/storedb"
+)
+
+// shard is the only one yet: every job, one leader.
+const shard int32 = 0
+
+// LeaderSettings are the times of leadership.
+type LeaderSettings struct {
+	Valid time.Duration // how long the row is valid after a renewal, by the database's clock
+	Renew time.Duration // how often the leader renews it
+	// Answer is how long after sending its last successful renewal the leader
+	// still answers from memory. It is less than Valid, so that a leader that
+	// was frozen is silent before another one speaks.
+	Answer time.Duration
+	Poll   time.Duration // how often a standby looks
+}
+
+// DefaultLeaderSettings replace a killed leader in under a second and a frozen
+// one in about five.
+var DefaultLeaderSettings = LeaderSettings{
+	Valid: 5 * time.Second, Renew: time.Second, Answer: 3 * time.Second, Poll: 250 * time.Millisecond,
+}
+
+// Config is what an Arbiter needs.
+type Config struct {
+	DB          *store.DB
+	DatabaseURL string // for the leader's own session
+	Blobs       blob.Store
+	Languages   *language.Registry
+	Lease       lease.Settings
+	Leader      LeaderSettings
+	Holder      string // names this process in the leadership row: host and pid
+	Clock       clock.Clock
+	Logger      *slog.Logger
+	TempDir     string // for packages on their way in; "" is the system's
+	// SourceBytes caps the size of a source; a package's own limit may be lower.
+	SourceBytes int64
+}
+
+// Arbiter dispatches and serves. It implements httpapi.Service.
+type Arbiter struct {
+	cfg   Config
+	db    *store.DB
+	q     *storedb.Queries
+	log   *slog.Logger
+	clock clock.Clock
+
+	current atomic.Pointer[leadership] // nil while standing by
+	watch   *watchers
+	tokens  *tokenCache
+
+	results    batcher[resultInput, bool]
+	heartbeats batcher[heartbeatInput, bool]
+}
+
+// New checks the configuration. Run makes it work.
+func New(cfg Config) (*Arbiter, error) {
+	if err := cfg.Lease.Validate(); err != nil {
+		return nil, apperr.Wrap(err, apperr.Invalid, "change the named settings", "the lease settings do not fit together")
+	}
+	if cfg.Leader == (LeaderSettings{}) {
+		cfg.Leader = DefaultLeaderSettings
+	}
+	if cfg.Holder == "" {
+		cfg.Holder = uuid.NewString()
+	}
+	if cfg.SourceBytes == 0 {
+		cfg.SourceBytes = 256 << 10
+	}
+	a := &Arbiter{cfg: cfg, db: cfg.DB, q: cfg.DB.Q, log: cfg.Logger, clock: cfg.Clock,
+		watch: newWatchers(), tokens: newTokenCache(cfg.Clock)}
+	a.results = batcher[resultInput, bool]{do: a.recordResults, max: 250}
+	a.heartbeats = batcher[heartbeatInput, bool]{do: a.extendLeases, max: 500}
+	return a, nil
+}
+
+// Run stands for leadership and leads until ctx ends; losing leadership is
+// normal and leads back to standing by. It returns nil on an orderly stop.
+func (a *Arbiter) Run(ctx context.Context) error {
+	for ctx.Err() == nil {
+		l, err := a.campaign(ctx)
+		if err != nil {
+			return nil // only the end of ctx ends a campaign
+		}
+		a.current.Store(l)
+		a.log.Info("leading", "term", l.term)
+		err = l.run(ctx)
+		a.current.CompareAndSwap(l, nil)
+		l.end()
+		if ctx.Err() != nil {
+			a.log.Info("stopped leading", "term", l.term)
+			return nil
+		}
+		a.log.Warn("lost leadership", "term", l.term, "error", err)
+	}
+	return nil
+}
+
+// leading returns the leadership under which a worker may be answered, or
+// Unavailable.
+func (a *Arbiter) leading() (*leadership, error) {
+	l := a.current.Load()
+	if l == nil || !l.mayAnswer() {
+		return nil, apperr.New(apperr.Unavailable, "try again in a second", "this arbiter does not lead at the moment")
+	}
+	return l, nil
+}
+
+// unavailable wraps an error of the database for a caller: a database that
+// cannot be asked is 503 and worth repeating, anything else is ours.
+func unavailable(err error, doing string) error {
+	if store.IsUnavailable(err) {
+		return apperr.Wrap(err, apperr.Unavailable, "try again in a moment", "the database is not available (%s)", doing)
+	}
+	return apperr.Wrap(err, apperr.Internal, "", "could not %s", doing)
+}
+
+// mustJSON encodes values of our own types, which cannot fail.
+func mustJSON(v any) json.RawMessage {
+	raw, err := json.Marshal(v)
+	if err != nil {
+		panic("arbiter: encode own type: " + err.Error())
+	}
+	return raw
+}

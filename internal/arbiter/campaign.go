@@ -1,0 +1,152 @@
+package arbiter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/gavel-oj/gavel/internal/store"
+	"github.com/gavel-oj/gavel/internal/store/storedb"
+)
+
+// campaign waits until this process leads: it polls for the lock, which frees
+// at once when a leader's session ends, and when the row has expired while the
+// lock is still held it ends the holder's session, because a frozen leader
+// never will. It returns an error only when ctx ends.
+func (a *Arbiter) campaign(ctx context.Context) (*leadership, error) {
+	var conn *pgx.Conn
+	defer func() {
+		if conn != nil {
+			closeSoon(ctx, conn)
+		}
+	}()
+	complained := false
+	for {
+		l, err := a.tryToLead(ctx, &conn)
+		if l != nil {
+			conn = nil // it belongs to the leadership now
+			return l, nil
+		}
+		if err != nil && ctx.Err() == nil {
+			if !complained {
+				a.log.Warn("standing by without the database", "error", err)
+				complained = true
+			}
+			if conn != nil {
+				closeSoon(ctx, conn)
+				conn = nil
+			}
+		} else {
+			complained = false
+		}
+		select {
+		case <-a.clock.After(a.cfg.Leader.Poll):
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+func (a *Arbiter) tryToLead(ctx context.Context, conn **pgx.Conn) (*leadership, error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	if *conn == nil {
+		c, err := store.LeaderConn(ctx, a.cfg.DatabaseURL)
+		if err != nil {
+			return nil, err
+		}
+		*conn = c
+	}
+	locked, err := a.q.TryLeaderLock(ctx, *conn, shard)
+	if err != nil {
+		return nil, fmt.Errorf("try the leader lock: %w", err)
+	}
+	if !locked {
+		row, err := a.q.ReadLeadership(ctx, *conn, shard)
+		if err != nil {
+			return nil, fmt.Errorf("read leadership: %w", err)
+		}
+		if row.Expired {
+			n, err := a.q.EndLeaderSessions(ctx, *conn, shard)
+			if err != nil {
+				return nil, fmt.Errorf("end the silent leader's session: %w", err)
+			}
+			a.log.Warn("ended the session of a leader that no longer renews", "holder", row.Holder, "term", row.Term, "sessions", n)
+		}
+		return nil, nil
+	}
+	sent := a.clock.Now()
+	term, err := store.TakeOver(ctx, *conn, a.q, storedb.TakeLeadershipParams{
+		Holder: a.cfg.Holder, Valid: a.cfg.Leader.Valid, Shard: shard,
+	}, a.cfg.Lease.TTL)
+	if err != nil {
+		return nil, err
+	}
+	l := newLeadership(a, *conn, term, sent)
+	if err := l.rebuild(ctx); err != nil {
+		return nil, fmt.Errorf("rebuild memory: %w", err)
+	}
+	return l, nil
+}
+
+var errNotOurs = errors.New("the leadership row carries another term")
+
+// keepLeading renews the row until ctx ends or leadership is lost.
+func (l *leadership) keepLeading(ctx context.Context) error {
+	ticker := l.a.clock.NewTicker(l.a.cfg.Leader.Renew)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+		sent := l.a.clock.Now()
+		err := l.renew(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("renew leadership: %w", err)
+		}
+		l.renewedAt.Store(&sent)
+	}
+}
+
+func (l *leadership) renew(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, l.a.cfg.Leader.Answer)
+	defer cancel()
+	n, err := l.a.q.RenewLeadership(ctx, l.conn, &storedb.RenewLeadershipParams{
+		Valid: l.a.cfg.Leader.Valid, Shard: shard, Term: l.term, Holder: l.a.cfg.Holder,
+	})
+	if err != nil {
+		return err
+	}
+	if n != 1 {
+		return errNotOurs
+	}
+	return nil
+}
+
+// resign gives the leadership back on an orderly stop, so that a standby need
+// not wait for the row to expire.
+func (l *leadership) resign(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+	defer cancel()
+	_, err := l.a.q.ResignLeadership(ctx, l.conn, &storedb.ResignLeadershipParams{
+		Shard: shard, Term: l.term, Holder: l.a.cfg.Holder,
+	})
+	if err != nil {
+		l.a.log.Warn("resigning failed; the row will expire", "term", l.term, "error", err)
+	}
+}
+
+// closeSoon closes a session without waiting long for a server that is gone.
+func closeSoon(ctx context.Context, conn *pgx.Conn) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	_ = conn.Close(ctx) // the session ends either way
+}

@@ -1,0 +1,209 @@
+package arbiter
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/gavel-oj/gavel/gavelapi"
+	"github.com/gavel-oj/gavel/internal/dispatch"
+	"github.com/gavel-oj/gavel/internal/store/storedb"
+)
+
+const (
+	// grantBatch bounds what one statement may hold, so that overload bends
+	// the curve instead of breaking it.
+	grantBatch = 200
+	// scanEvery is how often the loop looks for work that nobody told it of:
+	// inserts of other arbiters and of sites' own transactions.
+	scanEvery = 2 * time.Second
+)
+
+// dispatchLoop matches waiting work with waiting claims whenever either
+// changes. It is the only place that grants.
+func (l *leadership) dispatchLoop(ctx context.Context) error {
+	scan := l.a.clock.NewTicker(scanEvery)
+	defer scan.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-l.kick:
+		case <-scan.C:
+			if err := l.scan(ctx); err != nil && ctx.Err() == nil {
+				l.a.log.Warn("scanning for pending work failed", "error", err)
+			}
+		}
+		if l.stale.Load() {
+			if err := l.rebuild(ctx); err != nil {
+				l.a.log.Warn("rebuilding memory failed; granting waits", "error", err)
+				l.noteLoop()
+				continue // the next scan tick tries again
+			}
+			l.stale.Store(false)
+		}
+		for l.grantOnce(ctx) {
+		}
+		l.noteLoop()
+	}
+}
+
+func (l *leadership) noteLoop() {
+	l.mu.Lock()
+	l.loopedAt = l.a.clock.Now()
+	l.mu.Unlock()
+}
+
+// scan adds pending work that memory does not know.
+func (l *leadership) scan(ctx context.Context) error {
+	pending, err := l.a.q.PendingJobs(ctx, l.a.db.Pool)
+	if err != nil {
+		return fmt.Errorf("read pending jobs: %w", err)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, j := range pending {
+		if h := l.byJob[j.ID]; h != nil && h.gen > j.LeaseGen {
+			continue // granted since the scan read it
+		}
+		l.enqueue(j.ID, j.LeaseGen, j.Language)
+	}
+	return nil
+}
+
+// plannedGrant is one row of a grant batch.
+type plannedGrant struct {
+	job    dispatch.Job
+	waiter *waiter
+	token  uuid.UUID
+}
+
+// grantOnce matches once and commits what was matched. It says whether there
+// may be more to do at once.
+func (l *leadership) grantOnce(ctx context.Context) bool {
+	plan := l.plan()
+	if len(plan) == 0 {
+		return false
+	}
+	params := storedb.GrantLeasesParams{Confirm: l.a.cfg.Lease.Confirm, Shard: shard, Term: l.term}
+	for _, g := range plan {
+		params.JobIds = append(params.JobIds, g.job.ID)
+		params.LeaseGens = append(params.LeaseGens, g.job.Gen)
+		params.LeaseTokens = append(params.LeaseTokens, g.token)
+		params.WorkerIds = append(params.WorkerIds, g.waiter.worker.ID)
+		params.Sessions = append(params.Sessions, g.waiter.session)
+		params.RequestIds = append(params.RequestIds, g.waiter.request)
+	}
+	rows, err := l.a.q.GrantLeases(ctx, l.a.db.Pool, &params)
+	if err != nil {
+		// Whether the grants happened is unknown. The waiters are sent away
+		// (their retry carries the same request id) and memory is read anew.
+		l.a.log.Warn("granting failed", "jobs", len(plan), "error", err)
+		l.failPlan(plan, unavailable(err, "grant a lease"))
+		return false
+	}
+	l.settle(plan, rows)
+	return true
+}
+
+// plan matches under the lock and moves what matched from the queue to granting.
+func (l *leadership) plan() []plannedGrant {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.waiters) == 0 || l.queue.Len() == 0 {
+		return nil
+	}
+	waiters := l.offers()
+	grants := l.queue.Match(waiters, l.online(l.a.clock.Now()), grantBatch)
+	plan := make([]plannedGrant, len(grants))
+	for i, g := range grants {
+		w := l.waiters[g.Waiter]
+		w.inFlight++
+		l.granting[g.Job.ID] = struct{}{}
+		plan[i] = plannedGrant{job: g.Job, waiter: w, token: uuid.New()}
+	}
+	return plan
+}
+
+// offers says how many leases each waiter can take: what it asked for, but all
+// claims of a worker together never more than its slots less what it holds and
+// what is being committed for it (I4).
+func (l *leadership) offers() []dispatch.Waiter {
+	inFlight := map[int64]int{}
+	for _, w := range l.waiters {
+		inFlight[w.worker.ID] += w.inFlight
+	}
+	offers := make([]dispatch.Waiter, len(l.waiters))
+	for i, w := range l.waiters {
+		id := w.worker.ID
+		free := max(0, min(w.slots-w.inFlight, w.totalSlots-len(l.holders[id])-inFlight[id]))
+		inFlight[id] += free // what this claim may get, another one of the worker may not
+		offers[i] = dispatch.Waiter{Worker: w.worker, Free: free}
+	}
+	return offers
+}
+
+func (l *leadership) failPlan(plan []plannedGrant, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, g := range plan {
+		delete(l.granting, g.job.ID)
+		g.waiter.inFlight = 0
+		l.answer(g.waiter, nil, err)
+	}
+	l.stale.Store(true)
+}
+
+// settle registers what was granted and answers the waiters that got something.
+func (l *leadership) settle(plan []plannedGrant, rows []*storedb.GrantLeasesRow) {
+	granted := make(map[int64]*storedb.GrantLeasesRow, len(rows))
+	for _, r := range rows {
+		granted[r.JobID] = r
+	}
+	now := l.a.clock.Now()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	leases := map[*waiter][]gavelapi.Lease{}
+	for _, g := range plan {
+		delete(l.granting, g.job.ID)
+		g.waiter.inFlight--
+		r := granted[g.job.ID]
+		if r == nil {
+			continue // cancelled, or taken otherwise: the scan knows better
+		}
+		l.hold(&held{
+			jobID: r.JobID, submissionID: r.SubmissionID, gen: r.LeaseGen, token: g.token,
+			session: g.waiter.session, request: g.waiter.request, workerID: g.waiter.worker.ID,
+			language: r.Language, registered: now, due: now.Add(l.a.cfg.Lease.Confirm),
+		})
+		leases[g.waiter] = append(leases[g.waiter], l.a.leaseFor(r, g.token))
+		l.a.watch.changed(r.SubmissionID)
+	}
+	for w, got := range leases {
+		l.answer(w, got, nil)
+	}
+	for _, g := range plan {
+		if w := g.waiter; w.callers == 0 && w.inFlight == 0 {
+			l.answer(w, nil, nil) // it gave up meanwhile and got nothing
+		}
+	}
+}
+
+// leaseFor puts a granted row into the words of the API.
+func (a *Arbiter) leaseFor(r *storedb.GrantLeasesRow, token uuid.UUID) gavelapi.Lease {
+	lease := gavelapi.Lease{
+		JobID: r.JobID, Kind: r.Kind, Attempt: int(r.Attempts), LeaseToken: token.String(), LeaseGen: r.LeaseGen,
+		TTLMS:        a.cfg.Lease.TTL.Milliseconds(),
+		ConfirmMS:    a.cfg.Lease.Confirm.Milliseconds(),
+		HeartbeatMS:  a.cfg.Lease.Heartbeat.Milliseconds(),
+		SubmissionID: r.SubmissionID, Language: r.Language, SourceName: r.SourceName, Source: r.Source,
+		Problem: r.Problem, PackageDigest: r.PackageDigest, StopRule: r.StopRule,
+	}
+	if err := json.Unmarshal(r.Limits, &lease.Limits); err != nil {
+		a.log.Error("stored limits cannot be read", "submission_id", r.SubmissionID, "error", err)
+	}
+	return lease
+}

@@ -1,0 +1,122 @@
+package arbiter
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/gavel-oj/gavel/gavelapi"
+	"github.com/gavel-oj/gavel/internal/apperr"
+	"github.com/gavel-oj/gavel/internal/auth"
+	"github.com/gavel-oj/gavel/internal/httpapi"
+	"github.com/gavel-oj/gavel/internal/problem"
+	"github.com/gavel-oj/gavel/internal/store"
+	"github.com/gavel-oj/gavel/internal/store/storedb"
+)
+
+// packageKey is where a package's archive is kept.
+func packageKey(digest string) (string, error) {
+	hex, ok := problem.DigestHex(digest)
+	if !ok {
+		return "", apperr.New(apperr.Invalid, "use a digest as given in a lease", "this is not a package digest")
+	}
+	return "packages/" + hex + ".tar.zst", nil
+}
+
+func (a *Arbiter) problemRow(ctx context.Context, name string) (*storedb.ProblemByNameRow, error) {
+	row, err := a.q.ProblemByName(ctx, a.db.Pool, name)
+	if store.IsNoRows(err) {
+		return nil, apperr.New(apperr.NotFound, "gavel problem list shows the published ones", "there is no such problem")
+	}
+	if err != nil {
+		return nil, unavailable(err, "read a problem")
+	}
+	return row, nil
+}
+
+// Problem implements httpapi.Service.
+func (a *Arbiter) Problem(ctx context.Context, name string) (gavelapi.ProblemInfo, error) {
+	row, err := a.problemRow(ctx, name)
+	if err != nil {
+		return gavelapi.ProblemInfo{}, err
+	}
+	return problemInfo(row)
+}
+
+// Problems implements httpapi.Service. The cursor is the last name of the page before.
+func (a *Arbiter) Problems(ctx context.Context, cursor string, limit int) (gavelapi.ProblemList, error) {
+	list := gavelapi.ProblemList{Problems: []gavelapi.ProblemInfo{}}
+	rows, err := a.q.ListProblems(ctx, a.db.Pool, &storedb.ListProblemsParams{After: cursor, Page: int32(limit) + 1})
+	if err != nil {
+		return list, unavailable(err, "list problems")
+	}
+	if len(rows) > limit {
+		rows = rows[:limit]
+		list.Next = rows[limit-1].Name
+	}
+	for _, row := range rows {
+		info, err := problemInfo((*storedb.ProblemByNameRow)(row))
+		if err != nil {
+			return list, err
+		}
+		list.Problems = append(list.Problems, info)
+	}
+	return list, nil
+}
+
+func problemInfo(row *storedb.ProblemByNameRow) (gavelapi.ProblemInfo, error) {
+	m, err := readManifest(row.Manifest)
+	if err != nil {
+		return gavelapi.ProblemInfo{}, err
+	}
+	return gavelapi.ProblemInfo{
+		Name: row.Name, Title: row.Title, PackageDigest: row.PackageDigest, Version: int(row.Version), Format: m.Format,
+		Tests: len(m.Tests), CPUMS: m.Limits.CPUMS, MemoryBytes: m.Limits.MemoryBytes, SizeBytes: row.SizeBytes,
+		PublishedAt: row.PublishedAt.UTC(), Warnings: m.Warnings,
+	}, nil
+}
+
+// readManifest reads what an import validated before it was stored.
+func readManifest(raw []byte) (*problem.Manifest, error) {
+	var m problem.Manifest
+	if err := json.Unmarshal(raw, &m); err != nil {
+		return nil, fmt.Errorf("stored manifest: %w", err)
+	}
+	return &m, nil
+}
+
+// title is the English one, else the first by language code.
+func title(m *problem.Manifest) string {
+	if t := m.Titles["en"]; t != "" {
+		return t
+	}
+	for _, code := range slices.Sorted(maps.Keys(m.Titles)) {
+		return m.Titles[code]
+	}
+	return m.Name
+}
+
+// OpenPackage implements httpapi.Service: only packages of jobs that the
+// worker holds (I9).
+func (a *Arbiter) OpenPackage(ctx context.Context, p auth.Principal, digest string) (httpapi.PackageBlob, error) {
+	var none httpapi.PackageBlob
+	key, err := packageKey(digest)
+	if err != nil {
+		return none, err
+	}
+	may, err := a.q.PackageLeasedTo(ctx, a.db.Pool, &storedb.PackageLeasedToParams{WorkerID: p.WorkerID, Digest: digest})
+	if err != nil {
+		return none, unavailable(err, "check a lease")
+	}
+	if !may {
+		return none, apperr.New(apperr.Forbidden, "claim a job that needs it", "no lease of this worker needs this package")
+	}
+	content, size, err := a.cfg.Blobs.Open(ctx, key)
+	if err != nil {
+		return none, apperr.Wrap(err, apperr.Unavailable, "restore the blob directory from a backup, or import the problem again",
+			"the archive of package %s cannot be read", digest)
+	}
+	return httpapi.PackageBlob{ReadSeekCloser: content, Size: size}, nil
+}

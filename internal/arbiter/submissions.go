@@ -1,0 +1,325 @@
+package arbiter
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/gavel-oj/gavel/gavelapi"
+	"github.com/gavel-oj/gavel/internal/apperr"
+	"github.com/gavel-oj/gavel/internal/auth"
+	"github.com/gavel-oj/gavel/internal/httpapi"
+	"github.com/gavel-oj/gavel/internal/language"
+	"github.com/gavel-oj/gavel/internal/problem"
+	"github.com/gavel-oj/gavel/internal/store"
+	"github.com/gavel-oj/gavel/internal/store/storedb"
+)
+
+// CreateSubmission implements httpapi.Service.
+func (a *Arbiter) CreateSubmission(ctx context.Context, p auth.Principal, key string, bodyHash []byte, n gavelapi.NewSubmission) (gavelapi.Submission, bool, error) {
+	var none gavelapi.Submission
+	source := n.SourceBase64
+	if source == nil {
+		source = []byte(n.Source)
+	}
+	lang, ok := a.cfg.Languages.Get(n.Language)
+	if !ok {
+		return none, false, apperr.New(apperr.Unsupported, "gavel language list shows the known ones", "unknown language").At("body.language")
+	}
+	row, err := a.problemRow(ctx, n.Problem)
+	if apperr.CodeOf(err) == apperr.NotFound {
+		return none, false, apperr.New(apperr.Invalid, "gavel problem list shows the published ones", "unknown problem").At("body.problem")
+	}
+	if err != nil {
+		return none, false, err
+	}
+	manifest, err := readManifest(row.Manifest)
+	if err != nil {
+		return none, false, err
+	}
+	if err := a.checkSource(source, lang, manifest); err != nil {
+		return none, false, err
+	}
+	limits, err := language.Effective(manifest.Limits, lang)
+	if err != nil {
+		return none, false, apperr.Wrap(err, apperr.Internal, "import the package again", "the limits of problem %s do not fit this language", row.Name)
+	}
+	if n.StopRule == "" {
+		n.StopRule = "first"
+	}
+	tokenID := p.TokenID
+	done, err := a.db.Submit(ctx, store.NewSubmission{
+		Submission: storedb.InsertSubmissionParams{
+			ProblemID: row.ID, Language: lang.ID, Submitter: n.User, SourceName: n.SourceName,
+			SourceBytes: int64(len(source)), StopRule: n.StopRule, CreatedBy: &tokenID,
+		},
+		Source: source, PackageDigest: row.PackageDigest, Limits: mustJSON(wireLimits(limits)), Lane: "judge",
+		IdempotencyKey: key, BodyHash: bodyHash, TokenID: p.TokenID,
+	})
+	if err != nil {
+		if apperr.CodeOf(err) == apperr.Invalid {
+			return none, false, err
+		}
+		return none, false, unavailable(err, "store a submission")
+	}
+	if l := a.current.Load(); l != nil && !done.Replayed {
+		l.mu.Lock()
+		l.enqueue(done.JobID, 0, lang.ID)
+		l.mu.Unlock()
+		l.poke()
+	}
+	sub, err := a.Submission(ctx, done.SubmissionID, 0)
+	return sub, done.Replayed, err
+}
+
+func (a *Arbiter) checkSource(source []byte, lang *language.Language, m *problem.Manifest) error {
+	limit := a.cfg.SourceBytes
+	if m.Limits.CodeBytes > 0 {
+		limit = min(limit, m.Limits.CodeBytes)
+	}
+	switch {
+	case len(source) == 0:
+		return apperr.New(apperr.Invalid, "send the program's text", "the source is empty").At("body.source")
+	case int64(len(source)) > limit:
+		return apperr.New(apperr.TooLarge, "shorten it; generated tables often fit as a formula",
+			"the source has %d bytes, this problem takes at most %d", len(source), limit).At("body.source")
+	case bytes.IndexByte(source, 0) >= 0:
+		return apperr.New(apperr.Invalid, "send the source text, not a compiled program or UTF-16 text",
+			"the source contains a NUL byte at offset %d", bytes.IndexByte(source, 0)).At("body.source")
+	case !lang.In(m.Languages):
+		return apperr.New(apperr.Invalid, "choose one of the languages the problem allows", "this problem does not allow %s", lang.ID).At("body.language")
+	}
+	return nil
+}
+
+func wireLimits(l language.Limits) gavelapi.Limits {
+	return gavelapi.Limits{CPUUS: l.CPU.Microseconds(), WallUS: l.Wall.Microseconds(),
+		MemoryBytes: l.MemoryBytes, OutputBytes: l.OutputBytes, Processes: l.Processes}
+}
+
+// recheckEvery bounds how stale a waiting reader can be when a change was made
+// by another arbiter, which this one's watchers do not hear of.
+const recheckEvery = 5 * time.Second
+
+// Submission implements httpapi.Service.
+func (a *Arbiter) Submission(ctx context.Context, id int64, wait time.Duration) (gavelapi.Submission, error) {
+	changed, stop := a.watch.on(id)
+	defer stop()
+	sub, err := a.readSubmission(ctx, id)
+	if err != nil || wait <= 0 || gavelapi.Final(sub.State) {
+		return sub, err
+	}
+	first := sub
+	deadline := a.clock.After(wait)
+	for {
+		select {
+		case <-changed:
+		case <-a.clock.After(recheckEvery):
+		case <-deadline:
+			return sub, nil
+		case <-ctx.Done():
+			return sub, context.Cause(ctx)
+		}
+		if sub, err = a.readSubmission(ctx, id); err != nil {
+			return sub, err
+		}
+		if sub.State != first.State || !sameProgress(sub.Progress, first.Progress) {
+			return sub, nil
+		}
+	}
+}
+
+func sameProgress(x, y *gavelapi.Progress) bool {
+	if x == nil || y == nil {
+		return x == y
+	}
+	return *x == *y
+}
+
+func (a *Arbiter) readSubmission(ctx context.Context, id int64) (gavelapi.Submission, error) {
+	r, err := a.q.SubmissionByID(ctx, a.db.Pool, id)
+	if store.IsNoRows(err) {
+		return gavelapi.Submission{}, apperr.New(apperr.NotFound, "gavel submission list shows the newest ones", "there is no submission %d", id)
+	}
+	if err != nil {
+		return gavelapi.Submission{}, unavailable(err, "read a submission")
+	}
+	attempts, err := a.q.AttemptsOfSubmission(ctx, a.db.Pool, id)
+	if err != nil {
+		return gavelapi.Submission{}, unavailable(err, "read attempts")
+	}
+	sub := gavelapi.Submission{
+		ID: r.ID, Problem: r.Problem, PackageDigest: r.PackageDigest, Language: r.Language, User: r.Submitter,
+		SourceName: r.SourceName, SourceBytes: r.SourceBytes, State: r.State, Verdict: r.Verdict,
+		CPUUS: r.CPUUs, WallUS: r.WallUs, MemoryBytes: r.MemoryBytes, Worker: r.Worker,
+		CreatedAt: r.CreatedAt.UTC(), FinishedAt: utc(r.FinishedAt),
+	}
+	detail := &gavelapi.SubmissionDetail{JudgingID: r.JudgingID, Tests: []gavelapi.TestResult{}, Attempts: make([]gavelapi.Attempt, len(attempts))}
+	sub.Detail = detail
+	if sub.State == gavelapi.StateSystemError {
+		sub.Verdict = "SE"
+	}
+	for _, part := range []struct {
+		raw  json.RawMessage
+		into any
+	}{{r.Limits, &detail.Limits}, {r.Compile, &detail.Compile}, {r.Tests, &detail.Tests}, {r.Provenance, &detail.Provenance}, {r.Fault, &sub.Fault}} {
+		if part.raw == nil {
+			continue
+		}
+		if err := json.Unmarshal(part.raw, part.into); err != nil {
+			return sub, fmt.Errorf("stored judging %d: %w", r.JudgingID, err)
+		}
+	}
+	for i, t := range attempts {
+		detail.Attempts[i] = gavelapi.Attempt{LeaseGen: t.LeaseGen, Worker: t.Worker, GrantedAt: t.GrantedAt.UTC(),
+			EndedAt: utc(t.EndedAt), Outcome: t.Outcome, Blame: t.Blame, Message: t.Message, LateReport: lateVerdict(t.LateReport)}
+	}
+	a.addMemory(&sub, r)
+	return sub, nil
+}
+
+// addMemory adds what only the leader's memory knows: why it waits, how far it is.
+func (a *Arbiter) addMemory(sub *gavelapi.Submission, r *storedb.SubmissionByIDRow) {
+	if gavelapi.Final(sub.State) || r.JobID == nil {
+		return
+	}
+	l := a.current.Load()
+	if l == nil {
+		if sub.State == gavelapi.StatePending {
+			sub.Waiting = "no arbiter leads at the moment"
+		}
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if sub.State == gavelapi.StatePending {
+		reason, ok := l.queue.Explain(*r.JobID, l.online(l.a.clock.Now()))
+		if !ok {
+			reason = "it is being given to a worker"
+		}
+		sub.Waiting = reason
+		return
+	}
+	if r.LeaseToken != nil {
+		if h := l.held[*r.LeaseToken]; h != nil {
+			sub.Progress = h.progress
+		}
+	}
+}
+
+func lateVerdict(raw json.RawMessage) string {
+	if raw == nil {
+		return ""
+	}
+	var r gavelapi.Report
+	if json.Unmarshal(raw, &r) != nil {
+		return "unreadable"
+	}
+	if r.Fault != nil {
+		return "fault"
+	}
+	return r.Verdict
+}
+
+func utc(t *time.Time) *time.Time {
+	if t == nil {
+		return nil
+	}
+	u := t.UTC()
+	return &u
+}
+
+// Submissions implements httpapi.Service.
+func (a *Arbiter) Submissions(ctx context.Context, f httpapi.SubmissionFilter) (gavelapi.SubmissionList, error) {
+	var list gavelapi.SubmissionList
+	before := int64(math.MaxInt64)
+	if f.Cursor != "" {
+		id, err := strconv.ParseInt(f.Cursor, 36, 64)
+		if err != nil || id <= 0 {
+			return list, apperr.New(apperr.Invalid, "use the next field of the page before", "the cursor is not one of this list").At("query.cursor")
+		}
+		before = id
+	}
+	optional := func(s string) *string {
+		if s == "" {
+			return nil
+		}
+		return &s
+	}
+	rows, err := a.q.ListSubmissions(ctx, a.db.Pool, &storedb.ListSubmissionsParams{
+		Before: before, Problem: optional(f.Problem), Submitter: optional(f.User), Language: optional(f.Language),
+		Verdict: optional(f.Verdict), State: optional(f.State), Page: int32(f.Limit) + 1,
+	})
+	if err != nil {
+		return list, unavailable(err, "list submissions")
+	}
+	if len(rows) > f.Limit {
+		rows = rows[:f.Limit]
+		list.Next = strconv.FormatInt(rows[len(rows)-1].ID, 36)
+	}
+	list.Submissions = make([]gavelapi.Submission, len(rows))
+	for i, r := range rows {
+		s := gavelapi.Submission{
+			ID: r.ID, Problem: r.Problem, PackageDigest: r.PackageDigest, Language: r.Language, User: r.Submitter,
+			SourceName: r.SourceName, SourceBytes: r.SourceBytes, State: r.State, Verdict: r.Verdict,
+			CPUUS: r.CPUUs, WallUS: r.WallUs, MemoryBytes: r.MemoryBytes, Worker: r.Worker,
+			CreatedAt: r.CreatedAt.UTC(), FinishedAt: utc(r.FinishedAt),
+		}
+		if s.State == gavelapi.StateSystemError {
+			s.Verdict = "SE"
+		}
+		if r.Fault != nil {
+			if err := json.Unmarshal(r.Fault, &s.Fault); err != nil {
+				return list, fmt.Errorf("stored fault of submission %d: %w", r.ID, err)
+			}
+		}
+		list.Submissions[i] = s
+	}
+	return list, nil
+}
+
+// CancelSubmission implements httpapi.Service. Repeating it is fine; a
+// submission that got its verdict first keeps it.
+func (a *Arbiter) CancelSubmission(ctx context.Context, p auth.Principal, id int64) (gavelapi.Submission, error) {
+	sub, err := a.readSubmission(ctx, id)
+	if err != nil || sub.State == gavelapi.StateCancelled {
+		return sub, err
+	}
+	jobID, err := a.q.OpenJobOfSubmission(ctx, a.db.Pool, id)
+	if err != nil && !store.IsNoRows(err) {
+		return sub, unavailable(err, "find the job of a submission")
+	}
+	cancelled := false
+	if err == nil {
+		rows, err := a.q.CancelOpenJob(ctx, a.db.Pool, &storedb.CancelOpenJobParams{SubmissionID: id, JobID: jobID})
+		if err != nil {
+			return sub, unavailable(err, "cancel a submission")
+		}
+		cancelled = len(rows) == 1
+	}
+	if l := a.current.Load(); l != nil && cancelled {
+		l.mu.Lock()
+		if h := l.byJob[jobID]; h != nil {
+			l.letGo(h.token)
+		}
+		l.queue.Remove(jobID)
+		delete(l.failedBy, jobID)
+		l.mu.Unlock()
+		l.poke()
+	}
+	if cancelled {
+		a.watch.changed(id)
+		a.log.Info("submission cancelled", "submission_id", id, "by", p)
+	}
+	if sub, err = a.readSubmission(ctx, id); err != nil {
+		return sub, err
+	}
+	if sub.State != gavelapi.StateCancelled {
+		return sub, apperr.New(apperr.Conflict, "a verdict stays; rejudge instead", "submission %d is final already: %s", id, sub.State)
+	}
+	return sub, nil
+}

@@ -1,0 +1,110 @@
+package arbiter
+
+import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/gavel-oj/gavel/gavelapi"
+)
+
+// Bounds of texts that workers report. Longer ones are cut, never refused.
+const (
+	maxCompileLog = 64 << 10
+	maxMessage    = 4 << 10
+	maxName       = 256
+	maxTests      = 10_000
+)
+
+// verdicts that a worker may report.
+var verdicts = map[string]bool{"AC": true, "WA": true, "TLE": true, "MLE": true, "OLE": true, "RE": true, "CE": true}
+
+// tidy makes a report storable whatever it contains: valid UTF-8 without NUL,
+// bounded, and consistent. A report that contradicts itself becomes a fault of
+// its host, so that a broken worker can neither pass a verdict nor lose one.
+func tidy(r gavelapi.Report) gavelapi.Report {
+	if why := contradiction(&r); why != "" {
+		r.Verdict = ""
+		r.Fault = &gavelapi.Fault{Blame: gavelapi.BlameHost, Message: "the worker's report contradicts itself: " + why}
+	}
+	var cut bool
+	r.Compile.Log, cut = clean(r.Compile.Log, maxCompileLog)
+	r.Compile.LogCut = r.Compile.LogCut || cut
+	r.Compile.Reason, _ = clean(r.Compile.Reason, maxName)
+	if r.Fault != nil {
+		f := *r.Fault
+		f.Message, _ = clean(f.Message, maxMessage)
+		if f.Blame != gavelapi.BlameToolchain && f.Blame != gavelapi.BlamePackage && f.Blame != gavelapi.BlameChecker {
+			f.Blame = gavelapi.BlameHost
+		}
+		r.Fault = &f
+	}
+	tests := make([]gavelapi.TestResult, min(len(r.Tests), maxTests))
+	for i := range tests {
+		t := r.Tests[i]
+		t.Name, _ = clean(t.Name, maxName)
+		t.Verdict, _ = clean(t.Verdict, maxName)
+		t.Reason, _ = clean(t.Reason, maxName)
+		t.Message, _ = clean(t.Message, maxMessage)
+		tests[i] = t
+	}
+	r.Tests = tests
+	p := &r.Provenance
+	for _, s := range []*string{&p.WorkerBuild, &p.Kernel, &p.MemoryMeter, &p.CPUMeter, &p.Toolchain, &p.CheckerToolchain, &p.PackageDigest} {
+		*s, _ = clean(*s, maxName)
+	}
+	stages := make(map[string]int64, len(p.Stages))
+	for name, us := range p.Stages {
+		name, _ = clean(name, maxName)
+		stages[name] = us
+	}
+	p.Stages = stages
+	return r
+}
+
+func contradiction(r *gavelapi.Report) string {
+	switch {
+	case r.Fault != nil && r.Verdict != "":
+		return "it has both a verdict and a fault"
+	case r.Fault != nil:
+		return ""
+	case !verdicts[r.Verdict]:
+		return "it has neither a known verdict nor a fault"
+	case len(r.Tests) > maxTests:
+		return fmt.Sprintf("it has %d tests, at most %d are possible", len(r.Tests), maxTests)
+	case r.Verdict == "CE":
+		return ""
+	case len(r.Tests) == 0:
+		return "it has a verdict but no tests"
+	}
+	first := ""
+	for i := range r.Tests {
+		v := r.Tests[i].Verdict
+		if v != "AC" && v != gavelapi.SkippedTest && (!verdicts[v] || v == "CE") {
+			return fmt.Sprintf("test %d has no known verdict", i+1)
+		}
+		if first == "" && v != "AC" {
+			first = v
+		}
+	}
+	switch {
+	case r.Verdict == "AC" && first != "":
+		return "it is AC but not all of its tests are"
+	case r.Verdict != "AC" && first != r.Verdict:
+		return "its verdict is not that of the first test that is not AC"
+	}
+	return ""
+}
+
+// clean makes s valid UTF-8 without NUL and at most limit bytes long.
+func clean(s string, limit int) (out string, cut bool) {
+	s = strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
+	if len(s) <= limit {
+		return s, false
+	}
+	s = s[:limit]
+	for !utf8.ValidString(s) { // at most three bytes of a cut character
+		s = s[:len(s)-1]
+	}
+	return s, true
+}

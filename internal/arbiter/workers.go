@@ -1,0 +1,126 @@
+package arbiter
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"time"
+
+	"github.com/gavel-oj/gavel/gavelapi"
+	"github.com/gavel-oj/gavel/internal/apperr"
+	"github.com/gavel-oj/gavel/internal/auth"
+	"github.com/gavel-oj/gavel/internal/store/storedb"
+)
+
+// validName of workers and pools: what a path, a label and a person can read.
+var validName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
+
+// Enrol implements httpapi.Service.
+func (a *Arbiter) Enrol(ctx context.Context, req gavelapi.EnrolRequest) (gavelapi.EnrolResponse, error) {
+	var none gavelapi.EnrolResponse
+	if !validName.MatchString(req.Name) {
+		return none, apperr.New(apperr.Invalid, "use letters, digits, dot, dash and underscore, at most 64", "this cannot be a worker's name").At("body.name")
+	}
+	secret, hash := auth.NewToken(auth.Worker)
+	invitation := auth.Hash(req.Invitation)
+	id, pool, err := a.db.Enrol(ctx, invitation[:], req.Name, hash[:])
+	if err != nil {
+		if apperr.CodeOf(err) != apperr.Internal {
+			return none, err
+		}
+		return none, unavailable(err, "enrol a worker")
+	}
+	a.log.Info("worker enrolled", "worker_id", id, "worker", req.Name, "pool", pool)
+	return gavelapi.EnrolResponse{WorkerID: id, Name: req.Name, Pool: pool, Token: secret}, nil
+}
+
+// Invite implements httpapi.Service.
+func (a *Arbiter) Invite(ctx context.Context, p auth.Principal, inv gavelapi.NewInvitation) (gavelapi.Invitation, error) {
+	var none gavelapi.Invitation
+	if inv.Pool == "" {
+		inv.Pool = "default"
+	}
+	if !validName.MatchString(inv.Pool) {
+		return none, apperr.New(apperr.Invalid, "use letters, digits, dot, dash and underscore, at most 64", "this cannot be a pool's name").At("body.pool")
+	}
+	valid := time.Hour
+	if inv.ValidSeconds > 0 {
+		valid = time.Duration(inv.ValidSeconds) * time.Second
+	}
+	secret, hash := auth.NewToken(auth.Invitation)
+	row, err := a.q.InsertToken(ctx, a.db.Pool, &storedb.InsertTokenParams{
+		Kind: string(auth.Invitation), Hash: hash[:], Note: fmt.Sprintf("by token %d", p.TokenID), Pool: inv.Pool, Valid: &valid,
+	})
+	if err != nil {
+		return none, unavailable(err, "store an invitation")
+	}
+	return gavelapi.Invitation{Code: secret, Pool: inv.Pool, ExpiresAt: row.ExpiresAt.UTC()}, nil
+}
+
+// Workers implements httpapi.Service.
+func (a *Arbiter) Workers(ctx context.Context) (gavelapi.WorkerList, error) {
+	list := gavelapi.WorkerList{Workers: []gavelapi.WorkerInfo{}}
+	rows, err := a.q.ListWorkers(ctx, a.db.Pool)
+	if err != nil {
+		return list, unavailable(err, "list workers")
+	}
+	now := a.clock.Now()
+	online := map[int64]bool{}
+	if l := a.current.Load(); l != nil {
+		l.mu.Lock()
+		for _, w := range l.online(now) {
+			online[w.ID] = true
+		}
+		l.mu.Unlock()
+	}
+	for _, r := range rows {
+		w := gavelapi.WorkerInfo{ID: r.ID, Name: r.Name, Pool: r.Pool, Slots: int(r.Slots), Leases: int(r.Leases),
+			LastSeenAt: utc(r.LastSeenAt), EnrolledAt: r.EnrolledAt.UTC()}
+		if err := json.Unmarshal(r.Capabilities, &w.Capabilities); err != nil {
+			return list, fmt.Errorf("stored capabilities of worker %d: %w", r.ID, err)
+		}
+		switch {
+		case r.Disabled:
+			w.State = "disabled"
+		case !online[r.ID]:
+			w.State = "offline"
+		case w.Leases > 0:
+			w.State = "busy"
+		default:
+			w.State = "idle"
+		}
+		list.Workers = append(list.Workers, w)
+	}
+	return list, nil
+}
+
+// Languages implements httpapi.Service.
+func (a *Arbiter) Languages(context.Context) (gavelapi.LanguageList, error) {
+	versions := map[string][]string{}
+	if l := a.current.Load(); l != nil {
+		l.mu.Lock()
+		for _, w := range l.online(a.clock.Now()) {
+			for _, o := range l.presence[w.ID].caps.Languages {
+				versions[o.ID] = appendNew(versions[o.ID], o.Version)
+			}
+		}
+		l.mu.Unlock()
+	}
+	var list gavelapi.LanguageList
+	for _, lang := range a.cfg.Languages.All() {
+		list.Languages = append(list.Languages, gavelapi.LanguageInfo{
+			ID: lang.ID, Name: lang.Name, Extensions: lang.Extensions, DefaultFor: lang.DefaultFor, Versions: versions[lang.ID],
+		})
+	}
+	return list, nil
+}
+
+func appendNew(list []string, s string) []string {
+	for _, have := range list {
+		if have == s {
+			return list
+		}
+	}
+	return append(list, s)
+}

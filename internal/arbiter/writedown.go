@@ -1,0 +1,66 @@
+package arbiter
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/gavel-oj/gavel/internal/store/storedb"
+)
+
+// idempotencyKeysKept is how long a repeated Idempotency-Key is recognised.
+const idempotencyKeysKept = 24 * time.Hour
+
+// writeDownLoop writes what the calls of the last second said of workers, away
+// from the path of any answer, and drops old idempotency keys once an hour.
+func (l *leadership) writeDownLoop(ctx context.Context) error {
+	ticker := l.a.clock.NewTicker(writeDownTick)
+	defer ticker.Stop()
+	cleaned := time.Time{}
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+		if err := l.writeDown(ctx); err != nil && ctx.Err() == nil {
+			l.a.log.Warn("writing down signs of life failed", "error", err)
+		}
+		if now := l.a.clock.Now(); now.Sub(cleaned) > time.Hour {
+			cleaned = now
+			if _, err := l.a.q.DeleteOldIdempotencyKeys(ctx, l.a.db.Pool, idempotencyKeysKept); err != nil && ctx.Err() == nil {
+				l.a.log.Warn("dropping old idempotency keys failed", "error", err)
+			}
+		}
+	}
+}
+
+func (l *leadership) writeDown(ctx context.Context) error {
+	var see storedb.SeeWorkersParams
+	var touch []int64
+	l.mu.Lock()
+	for id, p := range l.presence {
+		switch {
+		case p.changed:
+			see.Ids = append(see.Ids, id)
+			see.Sessions = append(see.Sessions, p.session)
+			see.Slots = append(see.Slots, int32(p.slots))
+			see.Capabilities = append(see.Capabilities, mustJSON(p.caps))
+		case p.dirty || l.waitingClaim(id):
+			touch = append(touch, id)
+		}
+		p.dirty, p.changed = false, false
+	}
+	l.mu.Unlock()
+	if len(see.Ids) > 0 {
+		if _, err := l.a.q.SeeWorkers(ctx, l.a.db.Pool, &see); err != nil {
+			return fmt.Errorf("write %d workers: %w", len(see.Ids), err)
+		}
+	}
+	if len(touch) > 0 {
+		if _, err := l.a.q.TouchWorkers(ctx, l.a.db.Pool, touch); err != nil {
+			return fmt.Errorf("touch %d workers: %w", len(touch), err)
+		}
+	}
+	return nil
+}
