@@ -7,8 +7,12 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"runtime"
 	"runtime/debug"
+	"slices"
+	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -43,7 +47,8 @@ type boxInit struct {
 	root   *rootFS
 	meter  meter
 	ncpu   int
-	lastID *os.File // /proc/sys/kernel/ns_last_pid, nil when the kernel has none
+	limits softLimits
+	lastID int // /proc/sys/kernel/ns_last_pid, -1 when the kernel has none
 }
 
 func runInit(sock int) int {
@@ -70,7 +75,7 @@ func runInit(sock int) int {
 	if answer.Weaker, err = b.build(fds); err != nil {
 		answer = helloFromError(err)
 	}
-	if err := sendPacket(sock, packJSON(msgHello, answer)); err != nil || answer.Op != "" {
+	if err := sendPacket(b.rx.sock, packJSON(msgHello, answer)); err != nil || answer.Op != "" {
 		return 1
 	}
 	return b.serve()
@@ -79,13 +84,13 @@ func runInit(sock int) int {
 // build makes the box: descriptors, limits, file tree, forker, inert corners.
 func (b *boxInit) build(tasks []int) (weaker []string, err error) {
 	if !b.cfg.weak(weakCloseFDs) {
-		// Whatever the worker (or the shell that started it) left open without
-		// close-on-exec must not reach a program.
-		if err := unix.CloseRange(controlFD+1, ^uint(0), unix.CLOSE_RANGE_CLOEXEC); err != nil {
+		if err := closeStrays(tasks); err != nil {
 			return nil, step("descriptors", "Linux 5.11 or newer is needed", err)
 		}
 	}
-	unix.CloseOnExec(controlFD)
+	if err := b.moveControl(); err != nil {
+		return nil, step("descriptors", "", err)
+	}
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return nil, step("prctl", "", err)
 	}
@@ -102,6 +107,43 @@ func (b *boxInit) build(tasks []int) (weaker []string, err error) {
 		return nil, err
 	}
 	return b.makeInert()
+}
+
+// keptFD is from where descriptors are numbered that the init keeps. Low
+// numbers stay free, because a program's limit on open files is already in
+// force when it is forked, and the fork needs a few.
+const keptFD = 200
+
+// keep renumbers a descriptor that outlives a run.
+func keep(fd int) (int, error) {
+	kept, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, keptFD)
+	_ = unix.Close(fd)
+	return kept, err
+}
+
+// closeStrays closes what the worker, or the shell that started it, left open
+// without close-on-exec: it must not reach a program.
+func closeStrays(wanted []int) error {
+	if err := unix.CloseRange(controlFD+1, ^uint(0), unix.CLOSE_RANGE_CLOEXEC); err != nil {
+		return err
+	}
+	// Marked is enough for safety, but they also take up low numbers. The
+	// runtime's own (epoll and its wake-up) have to stay.
+	links, err := filepath.Glob("/proc/self/fd/*")
+	for _, link := range links {
+		fd, convErr := strconv.Atoi(filepath.Base(link))
+		target, linkErr := os.Readlink(link)
+		runtimes := strings.HasPrefix(target, "anon_inode:")
+		if convErr == nil && linkErr == nil && fd > controlFD && !runtimes && !slices.Contains(wanted, fd) {
+			_ = unix.Close(fd)
+		}
+	}
+	return err
+}
+
+func (b *boxInit) moveControl() (err error) {
+	b.rx.sock, err = keep(b.rx.sock)
+	return err
 }
 
 // setInitLimits sets the resource limits that every program inherits unchanged.
@@ -129,8 +171,6 @@ func setInitLimits(noCore bool) error {
 			return step("rlimit", "", fmt.Errorf("limit %d: %w", l.what, err))
 		}
 	}
-	// When the whole machine runs out of memory, programs go before the worker.
-	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("600"), 0)
 	return nil
 }
 
@@ -157,8 +197,12 @@ func (b *boxInit) makeInert() (weaker []string, err error) {
 			_ = os.WriteFile(file, []byte(value), 0)
 		}
 	}
-	if b.lastID, err = os.OpenFile("/proc/sys/kernel/ns_last_pid", os.O_WRONLY, 0); err != nil {
-		b.lastID = nil
+	fd, err := unix.Open("/proc/sys/kernel/ns_last_pid", unix.O_WRONLY|unix.O_CLOEXEC, 0)
+	if err == nil {
+		b.lastID, err = keep(fd)
+	}
+	if err != nil {
+		b.lastID = -1
 		weaker = append(weaker, "process ids run on between runs: kernel without CONFIG_CHECKPOINT_RESTORE")
 	}
 	return weaker, nil

@@ -88,10 +88,19 @@ func (r *initRun) takeFDs(fds []int) (mounts, std []int, err error) {
 	std, fds = fds[:3], fds[3:]
 	if r.req.newMeter {
 		r.meter.close()
-		r.meter = meter{cpu: fds[0], oom: fds[1], have: true, ownCPU: r.req.joins > 0}
+		if r.meter, err = keepMeter(fds[0], fds[1], r.req.joins > 0); err != nil {
+			closeFDs(fds[2:])
+			closeFDs(std)
+			return nil, nil, fmt.Errorf("keep counters: %w", err)
+		}
 		r.job.joins, fds = fds[2:2+r.req.joins], fds[2+r.req.joins:]
 		if r.req.intoV2 {
-			r.job.cgroupDir, fds = fds[0], fds[1:]
+			if r.job.cgroupDir, err = keep(fds[0]); err != nil {
+				closeFDs(fds[1:])
+				closeFDs(std)
+				return nil, nil, fmt.Errorf("keep cgroup: %w", err)
+			}
+			fds = fds[1:]
 		}
 	}
 	return fds, std, nil
@@ -110,28 +119,11 @@ func (r *initRun) prepare(mounts []int) error {
 	if err := r.makeDirs(); err != nil {
 		return err
 	}
-	// Soft limits of the init are inherited exactly; the hard ones follow
-	// after the fork. The stack limit has to be right at exec, which lays the
-	// address space out by it. The init itself writes no files.
-	for what, value := range map[int]int64{unix.RLIMIT_STACK: r.req.stackBytes, unix.RLIMIT_FSIZE: r.req.fileBytes} {
-		if err := setSoftLimit(what, uint64(value)); err != nil {
-			return step("rlimit", "", err)
-		}
-	}
-	if r.lastID != nil {
-		// Best effort: a leftover thread of ours may just have that number.
-		_, _ = r.lastID.WriteAt([]byte(strconv.Itoa(firstPID-1)), 0)
+	if r.lastID >= 0 {
+		// Best effort: a thread of ours may just have that number.
+		_, _ = unix.Pwrite(r.lastID, []byte(strconv.Itoa(firstPID-1)), 0)
 	}
 	return nil
-}
-
-func setSoftLimit(what int, value uint64) error {
-	var l unix.Rlimit
-	if err := unix.Getrlimit(what, &l); err != nil {
-		return err
-	}
-	l.Cur = min(value, l.Max)
-	return unix.Setrlimit(what, &l)
 }
 
 func (r *initRun) makeDirs() error {
@@ -153,7 +145,13 @@ func (r *initRun) fork(std []int) error {
 		r.oomBase, err = r.meter.readOOM()
 		return err
 	}
+	if err := r.limits.lower(r.req); err != nil {
+		return step("rlimit", "", err)
+	}
 	r.forker.start(&r.job)
+	if err := r.limits.restore(); err != nil {
+		return step("rlimit", "", err)
+	}
 	closeFDs(r.job.joins)
 	if r.job.cgroupDir >= 0 {
 		_ = unix.Close(r.job.cgroupDir)
@@ -161,14 +159,7 @@ func (r *initRun) fork(std []int) error {
 	if r.job.err != nil {
 		return step(r.job.op, "", r.job.err)
 	}
-	for what, value := range map[int]uint64{
-		unix.RLIMIT_STACK:  uint64(r.req.stackBytes),
-		unix.RLIMIT_FSIZE:  uint64(r.req.fileBytes),
-		unix.RLIMIT_NOFILE: uint64(r.req.openFiles),
-	} {
-		// The program may be gone already; there is nothing to limit then.
-		_ = unix.Prlimit(r.job.pid, what, &unix.Rlimit{Cur: value, Max: value}, nil)
-	}
+	tighten(r.job.pid, r.req)
 	return nil
 }
 

@@ -1,19 +1,54 @@
 package linuxbox
 
 import (
+	"fmt"
 	"os"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/gavel-oj/gavel/internal/sandbox"
+	"github.com/gavel-oj/gavel/internal/testkit"
 )
 
 func TestMain(m *testing.M) {
 	Init()
-	if code := m.Run(); code != 0 {
-		os.Exit(code)
+	code := m.Run()
+	if err := goleak.Find(); code == 0 && err != nil {
+		fmt.Println("goroutines left:", err)
+		code = 1
 	}
-	if err := goleak.Find(); err != nil {
-		println("goroutines left:", err.Error())
-		os.Exit(1)
+	os.Exit(code)
+}
+
+// needBoxes skips on a machine that cannot have boxes: no root, or no cgroup
+// controllers in sight. Whatever else goes wrong is a failure.
+func needBoxes(t testing.TB) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		testkit.Missing(t, testkit.Cgroup, "%v", errNoRoot)
+	}
+	if _, err := detectLayout(); err != nil {
+		testkit.Missing(t, testkit.Cgroup, "%v", err)
+	}
+}
+
+// open is Open for a test.
+func open(t testing.TB, cfg Config) *Provider {
+	t.Helper()
+	needBoxes(t)
+	p, err := Open(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func roomyLimits() sandbox.Limits {
+	return sandbox.Limits{
+		CPU: 5 * time.Second, Wall: 10 * time.Second, MemoryBytes: 256 << 20,
+		StdoutBytes: 1 << 20, StderrBytes: 1 << 16, FileBytes: 16 << 20,
+		DiskBytes: 32 << 20, DiskInodes: 256, Processes: 16, OpenFiles: 64,
 	}
 }

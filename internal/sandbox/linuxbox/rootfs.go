@@ -220,6 +220,9 @@ func (r *rootFS) mountSpecial(cfg *setup) error {
 	if r.write, err = unix.OpenTree(unix.AT_FDCWD, "/", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC); err != nil {
 		return step("mount", "", fmt.Errorf("writable view of the root: %w", err))
 	}
+	if r.write, err = keep(r.write); err != nil {
+		return step("descriptors", "", err)
+	}
 	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV}
 	if err := unix.MountSetattr(unix.AT_FDCWD, "/", 0, &attr); err != nil {
 		return step("mount", "", fmt.Errorf("read-only root: %w", err))

@@ -26,7 +26,7 @@ var refusedEPERM = []string{
 	"settimeofday", "clock_settime", "adjtimex", "clock_adjtime",
 	"open_by_handle_at", "name_to_handle_at", "fanotify_init", "fanotify_mark", "lookup_dcookie",
 	"mbind", "set_mempolicy", "set_mempolicy_home_node", "migrate_pages", "move_pages",
-	"iopl", "ioperm", "sethostname", "setdomainname", "mknod", "mknodat",
+	"iopl", "ioperm", "sethostname", "setdomainname",
 }
 
 // refusedENOSYS are calls that libraries probe for and do without.

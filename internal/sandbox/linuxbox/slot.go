@@ -95,6 +95,14 @@ func (s *slot) start(rootID, userID int) error {
 	if s.proc, err = s.p.starter.start("/proc/self/exe", []string{initArg0}, attr); err != nil {
 		return startFault(err)
 	}
+	// When the whole machine runs out of memory, programs go before the worker.
+	// Written with CAP_SYS_RESOURCE, it is a bound that nobody inside can lower.
+	if err := writeFile(fmt.Sprintf("/proc/%d/oom_score_adj", s.proc.Pid), "600"); err != nil {
+		return &sandbox.Fault{Op: "start", Err: err}
+	}
+	if !hasCapability(unix.CAP_SYS_RESOURCE) {
+		s.p.noteWeaker([]string{"programs can lower their out-of-memory rank: the worker has no CAP_SYS_RESOURCE"})
+	}
 	return s.greet()
 }
 
@@ -246,3 +254,9 @@ type remoteError struct {
 
 func (e *remoteError) Error() string { return e.text }
 func (e *remoteError) Unwrap() error { return e.errno }
+
+func hasCapability(c uint) bool {
+	hdr := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var data [2]unix.CapUserData
+	return unix.Capget(&hdr, &data[0]) == nil && data[c/32].Effective&(1<<(c%32)) != 0
+}

@@ -42,6 +42,14 @@ type meter struct {
 	ownCPU   bool // the forker's own time is in the figure (v1)
 }
 
+func keepMeter(cpu, oom int, ownCPU bool) (m meter, err error) {
+	m = meter{have: true, ownCPU: ownCPU}
+	m.cpu, err = keep(cpu)
+	var oomErr error
+	m.oom, oomErr = keep(oom)
+	return m, errors.Join(err, oomErr)
+}
+
 func (m *meter) close() {
 	if m.have {
 		closeFDs([]int{m.cpu, m.oom})
