@@ -45,7 +45,7 @@ func (h *host) cgroupLayout() Check {
 	case v2:
 		return ok("cgroups", "version 2")
 	}
-	fix := "mount them (systemd does): mount -t cgroup2 cgroup2 /sys/fs/cgroup"
+	fix := "mount them (systemd does): mount -t cgroup2 none /sys/fs/cgroup"
 	if h.inContainer() {
 		fix = containerFix
 	}

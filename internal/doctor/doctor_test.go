@@ -15,11 +15,11 @@ import (
 )
 
 const (
-	mountsV1 = `30 25 0:26 / /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory
-31 25 0:27 / /sys/fs/cgroup/pids rw,relatime - cgroup cgroup rw,pids
-32 25 0:28 / /sys/fs/cgroup/cpu rw,relatime - cgroup cgroup rw,cpu,cpuacct
+	mountsV1 = `30 25 0:26 / /sys/fs/cgroup/memory rw,relatime - cgroup none rw,memory
+31 25 0:27 / /sys/fs/cgroup/pids rw,relatime - cgroup none rw,pids
+32 25 0:28 / /sys/fs/cgroup/cpu rw,relatime - cgroup none rw,cpu,cpuacct
 `
-	mountsV2 = "30 25 0:26 / /sys/fs/cgroup rw,relatime - cgroup2 cgroup2 rw\n"
+	mountsV2 = "30 25 0:26 / /sys/fs/cgroup rw,relatime - cgroup2 none rw\n"
 	selfV1   = "3:cpu,cpuacct:/\n2:pids:/\n1:memory:/deep\n"
 	selfV2   = "0::/system.slice/gavel.service\n"
 	ownV2    = "/sys/fs/cgroup/system.slice/gavel.service"
@@ -159,10 +159,14 @@ func TestFaultIsNamedWithItsCure(t *testing.T) {
 			h.file(t, "/proc/self/mountinfo", strings.Replace(mountsV1, "rw,memory", "rw,blkio", 1))
 			h.file(t, "/proc/cmdline", "quiet cgroup_disable=memory")
 		}, "cgroup memory", Fail, "no controller memory", "remove cgroup_disable=memory"},
-		{"no access to a cgroup", func(t *testing.T, h *host) { h.remove(t, "/sys/fs/cgroup/memory/deep") },
-			"cgroup memory", Fail, "/sys/fs/cgroup/memory/deep is not writable", "remount"},
-		{"v2 without delegation", func(t *testing.T, h *host) { h.v2(t, "cpu memory") },
-			"cgroup pids", Fail, "does not reach " + ownV2, "Delegate=yes"},
+		{
+			"no access to a cgroup", func(t *testing.T, h *host) { h.remove(t, "/sys/fs/cgroup/memory/deep") },
+			"cgroup memory", Fail, "/sys/fs/cgroup/memory/deep is not writable", "remount",
+		},
+		{
+			"v2 without delegation", func(t *testing.T, h *host) { h.v2(t, "cpu memory") },
+			"cgroup pids", Fail, "does not reach " + ownV2, "Delegate=yes",
+		},
 		{"v2 and a kernel without memory.peak", func(t *testing.T, h *host) {
 			h.v2(t, "memory pids")
 			h.release = func() (string, error) { return "5.15.0-91-generic", nil }
@@ -205,11 +209,15 @@ func TestFaultIsNamedWithItsCure(t *testing.T) {
 			h.script(t, "/usr/bin/gcc", `[ "$1" = --version ] && echo gcc && exit; echo 'ld: cannot find -lc' >&2; exit 1`)
 		}, "gcc", Fail, "cannot find -lc", "libc6-dev"},
 		{"database programs missing", func(t *testing.T, h *host) { h.remove(t, "/pg") }, "postgres", Fail, "no PostgreSQL server programs", "install the server"},
-		{"no user for the database", func(t *testing.T, h *host) { h.lookupUser = func(string) (int, bool) { return 0, false } },
-			"postgres user", Fail, "refuses to run as root", "useradd"},
+		{
+			"no user for the database", func(t *testing.T, h *host) { h.lookupUser = func(string) (int, bool) { return 0, false } },
+			"postgres user", Fail, "refuses to run as root", "useradd",
+		},
 		{"data directory is a file", func(t *testing.T, h *host) { h.file(t, "/var/lib/gavel", "") }, "data directory", Fail, "/var/lib/gavel is not a directory", "--data-dir"},
-		{"data directory below a file", func(t *testing.T, h *host) { h.remove(t, "/var/lib"); h.file(t, "/var/lib", "") },
-			"data directory", Fail, "/var/lib is not a directory", "--data-dir"},
+		{
+			"data directory below a file", func(t *testing.T, h *host) { h.remove(t, "/var/lib"); h.file(t, "/var/lib", "") },
+			"data directory", Fail, "/var/lib is not a directory", "--data-dir",
+		},
 		{"data directory closed to the database", func(t *testing.T, h *host) {
 			if os.Geteuid() != 0 {
 				t.Skip("needs a directory of root")
@@ -280,8 +288,8 @@ func TestNamespaceObstacleDecidesTheCure(t *testing.T) {
 }
 
 func TestControllerIsFoundWhereItIs(t *testing.T) {
-	hybrid := strings.Replace(mountsV1, "rw,memory", "rw,blkio", 1) + "40 25 0:30 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n"
-	container := "30 25 0:26 /docker/abc /sys/fs/cgroup/memory ro - cgroup cgroup rw,memory\n"
+	hybrid := strings.Replace(mountsV1, "rw,memory", "rw,blkio", 1) + "40 25 0:30 / /sys/fs/cgroup/unified rw - cgroup2 none rw\n"
+	container := "30 25 0:26 /docker/abc /sys/fs/cgroup/memory ro - cgroup none rw,memory\n"
 	tests := []struct {
 		name, mounts, self string
 		v2                 map[string]string

@@ -3,6 +3,7 @@ package doctor
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -60,8 +61,13 @@ var namespaceNames = []struct {
 	flag uintptr
 	name string
 }{
-	{unix.CLONE_NEWUSER, "user"}, {unix.CLONE_NEWPID, "pid"}, {unix.CLONE_NEWNS, "mount"}, {unix.CLONE_NEWNET, "net"},
-	{unix.CLONE_NEWIPC, "ipc"}, {unix.CLONE_NEWUTS, "uts"}, {unix.CLONE_NEWCGROUP, "cgroup"},
+	{unix.CLONE_NEWUSER, "user"},
+	{unix.CLONE_NEWPID, "pid"},
+	{unix.CLONE_NEWNS, "mount"},
+	{unix.CLONE_NEWNET, "net"},
+	{unix.CLONE_NEWIPC, "ipc"},
+	{unix.CLONE_NEWUTS, "uts"},
+	{unix.CLONE_NEWCGROUP, "cgroup"},
 }
 
 // namespaces runs a program that does nothing in all the namespaces of a box,
@@ -122,15 +128,7 @@ func (h *host) mounts(ctx context.Context) Check {
 
 func (h *host) seccomp() Check {
 	actions := strings.Fields(h.read("/proc/sys/kernel/seccomp/actions_avail"))
-	has := func(name string) bool {
-		for _, a := range actions {
-			if a == name {
-				return true
-			}
-		}
-		return false
-	}
-	if has("errno") && has("kill_process") {
+	if slices.Contains(actions, "errno") && slices.Contains(actions, "kill_process") {
 		return ok("seccomp", "filters available")
 	}
 	return fail("seccomp", "use a kernel with CONFIG_SECCOMP_FILTER", "the kernel offers no seccomp filters (found: %s)", strings.Join(actions, " "))
@@ -187,9 +185,9 @@ func (h *host) governor() Check {
 // corePattern is for information: a handler would run as root of the host on a
 // submission's memory, so boxes make the kernel skip it (RLIMIT_CORE=1).
 func (h *host) corePattern() Check {
-	p := h.read("/proc/sys/kernel/core_pattern")
-	if strings.HasPrefix(p, "|") {
-		return ok("core dumps", "go to %s; programs in boxes make none", strings.Fields(strings.TrimPrefix(p, "|") + " a program")[0])
+	if handler, piped := strings.CutPrefix(h.read("/proc/sys/kernel/core_pattern"), "|"); piped {
+		name, _, _ := strings.Cut(strings.TrimSpace(handler), " ")
+		return ok("core dumps", "go to %s; programs in boxes make none", name)
 	}
 	return ok("core dumps", "no handler; programs in boxes make none")
 }

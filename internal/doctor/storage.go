@@ -69,7 +69,10 @@ func (h *host) closedParent(dir string) string {
 	blocked := ""
 	for p := dir; p != "/"; p = filepath.Dir(p) {
 		fi, err := os.Stat(h.path(p))
-		if err == nil && fi.Mode().Perm()&0o001 == 0 && fi.Sys().(*syscall.Stat_t).Uid == 0 {
+		if err != nil {
+			continue
+		}
+		if st, isUnix := fi.Sys().(*syscall.Stat_t); isUnix && st.Uid == 0 && fi.Mode().Perm()&0o001 == 0 {
 			blocked = p
 		}
 	}

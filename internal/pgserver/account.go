@@ -80,7 +80,15 @@ func ownerOf(path string) int {
 	if err != nil {
 		return -1
 	}
-	return int(fi.Sys().(*syscall.Stat_t).Uid)
+	return uidOf(fi)
+}
+
+// uidOf returns a file's owner, -1 when the system does not say it.
+func uidOf(fi os.FileInfo) int {
+	if st, ok := fi.Sys().(*syscall.Stat_t); ok {
+		return int(st.Uid)
+	}
+	return -1
 }
 
 func foreignCluster(cluster string, owner, self int) error {

@@ -158,6 +158,47 @@ func TestCancelledFirstStartLeavesNothing(t *testing.T) {
 	}
 }
 
+// initdb has children; all of them must go, at once.
+func TestCancelledInitdbTakesItsChildrenAlong(t *testing.T) {
+	in := needPG(t)
+	bin, dir := tempDir(t), tempDir(t)
+	if err := os.Symlink(in.Path("postgres"), filepath.Join(bin, "postgres")); err != nil {
+		t.Fatal(err)
+	}
+	// Find follows links, so the programs are given directly.
+	script := "#!/bin/sh\ncd \"$2\" && /bin/sleep 600 & echo $! >" + filepath.Join(dir, "child") + "\nwait\n"
+	if err := os.WriteFile(filepath.Join(bin, "initdb"), []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(dir, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	acc, err := chooseAccount("", filepath.Join(dir, clusterName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &Server{layout: layout{dataDir: dir, cluster: filepath.Join(dir, clusterName)}, account: acc, install: pgbin.Install{Dir: bin}}
+	ctx, cancel := context.WithCancel(t.Context())
+	child := 0
+	go func() {
+		defer cancel()
+		eventually(t, "the child", func() bool {
+			child = atoiOr(fileLine(filepath.Join(dir, "child"), 1), 0)
+			return child > 0
+		})
+	}()
+	if err := s.create(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v", err)
+	}
+	eventually(t, "the end of the child", func() bool {
+		exe, _ := os.Readlink("/proc/" + strconv.Itoa(child) + "/exe")
+		return exe == ""
+	})
+	if p := partials(t, dir); len(p) > 0 {
+		t.Errorf("left behind: %v", p)
+	}
+}
+
 func TestParentClosedToTheServersUserIsNamedWithTheCure(t *testing.T) {
 	needPG(t)
 	if os.Geteuid() != 0 {
@@ -257,13 +298,13 @@ func TestSocketDirectoryOfAStrangerIsNotUsed(t *testing.T) {
 	}
 	parent := tempDir(t)
 	a := account{name: "nobody", uid: 65534, gid: 65534, drop: true}
-	for name, make := range map[string]func(string) error{
+	for name, occupy := range map[string]func(string) error{
 		"directory": func(p string) error { return errors.Join(os.Mkdir(p, 0o777), os.Chown(p, 1, 1)) },
 		"link":      func(p string) error { return os.Symlink("/", p) },
 		"file":      func(p string) error { return os.WriteFile(p, nil, 0o600) },
 	} {
 		p := filepath.Join(parent, name)
-		if err := make(p); err != nil {
+		if err := occupy(p); err != nil {
 			t.Fatal(err)
 		}
 		if err := privateDir(p, a); err == nil {

@@ -13,7 +13,7 @@
 // # States
 //
 //	no cluster ──initdb in cluster.partial-X, create database, fsync, rename──▶ cluster
-//	cluster ──postmaster ready──▶ running ──Stop──▶ stopped
+//	        ──postmaster ready──▶ running ──Stop──▶ stopped
 //	               ▲                 │ postmaster dies
 //	               └──back-off───────┘
 //

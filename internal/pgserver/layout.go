@@ -200,7 +200,7 @@ func privateDir(dir string, a account) error {
 		return fmt.Errorf("socket directory: %w", err)
 	}
 	// Root may have been killed between making the directory and giving it away.
-	if uid := int(fi.Sys().(*syscall.Stat_t).Uid); fi.IsDir() && a.drop && uid == 0 {
+	if uid := uidOf(fi); fi.IsDir() && a.drop && uid == 0 {
 		if err := os.Lchown(dir, a.uid, a.gid); err != nil {
 			return fmt.Errorf("socket directory: %w", err)
 		}

@@ -71,8 +71,8 @@ func (p *postmaster) signal(sig syscall.Signal) {
 // with us.
 func runTool(ctx context.Context, a account, stdin, path string, args ...string) (string, error) {
 	var out bytes.Buffer
-	cmd := exec.Command(path, args...)
-	cmd.Dir = "/" // ours may be closed to the server's user
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), path, args...) // the group is killed below, not one process
+	cmd.Dir = "/"                                                         // ours may be closed to the server's user
 	cmd.Env = childEnv()
 	cmd.Stdin = strings.NewReader(stdin)
 	cmd.Stdout, cmd.Stderr = &out, &out

@@ -161,7 +161,7 @@ func (s *Server) startOnce(ctx context.Context) (*postmaster, error) {
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.Command(s.install.Path("postgres"), s.args()...)
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), s.install.Path("postgres"), s.args()...) // shutdown stops it, in order
 	cmd.Dir = "/"
 	cmd.Env = childEnv()
 	cmd.Stderr = w

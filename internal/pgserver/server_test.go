@@ -45,7 +45,7 @@ func TestFirstStartMakesADurablePrivateCluster(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if uid := int(fi.Sys().(*syscall.Stat_t).Uid); fi.Mode().Perm() != 0o700 || uid != s.account.uid || uid == 0 {
+		if uid := uidOf(fi); fi.Mode().Perm() != 0o700 || uid != s.account.uid || uid == 0 {
 			t.Errorf("%s has mode %v and owner %d", d, fi.Mode(), uid)
 		}
 	}
@@ -155,8 +155,16 @@ func TestStopWithEndedContextStillStopsEverything(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := s.Stop(ctx); err != nil {
-		t.Fatal(err)
+	stopped := make(chan error, 1)
+	go func() { stopped <- s.Stop(ctx) }()
+	select {
+	case err := <-stopped:
+		if err != nil {
+			t.Fatal(err)
+		}
+	case <-time.After(fastStopWait - time.Second):
+		t.Error("waited for a fast shutdown all the same")
+		<-stopped
 	}
 	if left := serverProcesses(s.layout.cluster); len(left) > 0 {
 		t.Errorf("left: %v", left)

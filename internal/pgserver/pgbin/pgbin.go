@@ -121,7 +121,7 @@ func inspect(ctx context.Context, dir string) (Install, error) {
 	cmd.Env = []string{"LC_ALL=C"}
 	out, err := cmd.Output()
 	if err != nil {
-		return Install{}, fmt.Errorf("%s does not run: %v", server, err)
+		return Install{}, fmt.Errorf("%s does not run: %w", server, err)
 	}
 	m := versionLine.FindSubmatch(bytes.TrimSpace(out))
 	if m == nil {
@@ -170,15 +170,15 @@ func InstallCommandFor(osRelease string, major int) string {
 
 func installCommand(osRelease, major string) string {
 	text, _ := os.ReadFile(osRelease) // unknown distribution: the general advice below
-	family := " "
+	var family []string
 	for line := range strings.Lines(string(text)) {
 		key, value, _ := strings.Cut(strings.TrimSpace(line), "=")
 		if key == "ID" || key == "ID_LIKE" {
-			family += strings.Trim(value, `"'`) + " "
+			family = append(family, strings.Fields(strings.Trim(value, `"'`))...)
 		}
 	}
 	is := func(names ...string) bool {
-		return slices.ContainsFunc(names, func(n string) bool { return strings.Contains(family, " "+n+" ") })
+		return slices.ContainsFunc(names, func(n string) bool { return slices.Contains(family, n) })
 	}
 	dashed := func(name string) string {
 		if major == "" {

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -28,8 +29,8 @@ func (r *recorder) Helper()                   {}
 func (r *recorder) Cleanup(f func())          { r.cleanups = append(r.cleanups, f) }
 func (r *recorder) Errorf(f string, a ...any) { r.errors = append(r.errors, fmt.Sprintf(f, a...)) }
 func (r *recorder) end() {
-	for i := len(r.cleanups) - 1; i >= 0; i-- {
-		r.cleanups[i]()
+	for _, f := range slices.Backward(r.cleanups) {
+		f()
 	}
 }
 
