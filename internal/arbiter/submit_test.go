@@ -23,7 +23,7 @@ func newArbiter(t *testing.T, settings lease.Settings) (*arbiter.Arbiter, error)
 	return arbiter.New(arbiter.Config{DB: &store.DB{}, Lease: settings, Clock: clock.System{}, Logger: slog.New(slog.DiscardHandler)})
 }
 
-// TMP var _ httpapi.Service = (*arbiter.Arbiter)(nil)
+var _ httpapi.Service = (*arbiter.Arbiter)(nil)
 
 func TestSubmissionsThatCannotBeJudgedAreRefused(t *testing.T) {
 	s := newStand(t, quick)
