@@ -1,0 +1,226 @@
+// Package up is `gavel up`: everything on one machine. It starts a private
+// PostgreSQL, the arbiter and one worker as a separate process, imports the
+// example problems, judges their example submissions over the public API and
+// compares the verdicts with what each was meant to get. It stops all of it in
+// order: worker, arbiter, database.
+package up
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/gavel-oj/gavel/client"
+	"github.com/gavel-oj/gavel/gavelapi"
+	"github.com/gavel-oj/gavel/internal/apperr"
+	"github.com/gavel-oj/gavel/internal/auth"
+	"github.com/gavel-oj/gavel/internal/clock"
+	"github.com/gavel-oj/gavel/internal/pgserver"
+	"github.com/gavel-oj/gavel/internal/serve"
+)
+
+// Config says what to start.
+type Config struct {
+	DataDir  string
+	Listen   string
+	Slots    int    // 0 lets the worker choose
+	Worker   string // path of gavel-worker
+	Examples fs.FS  // directories of problem packages; nil for none
+	Once     bool   // stop when the examples are judged
+	Logger   *slog.Logger
+	Clock    clock.Clock
+	Environ  []string // of the worker
+}
+
+// View is told how it goes. Its methods are called from one goroutine at a
+// time and should return soon.
+type View interface {
+	// Step says what is being done now.
+	Step(text string)
+	// Progress is how many example submissions are judged.
+	Progress(done, total int, verdicts map[string]int)
+	// Judged shows all example submissions at the end.
+	Judged(results []Sample)
+	// Running says that everything is up and stays up.
+	Running(url, tokenFile, logFile string)
+}
+
+// ErrNotAsDeclared is returned by Run with Once when a verdict differs.
+var ErrNotAsDeclared = errors.New("some verdicts are not as declared")
+
+// Steps of stopping are bounded, so that Ctrl-C ends in any case.
+const (
+	workerStopWait   = 15 * time.Second
+	databaseStopWait = 30 * time.Second
+	readyWait        = 60 * time.Second
+)
+
+// Run starts everything, and stops it when ctx ends or, with Once, when the
+// examples are judged.
+func Run(ctx context.Context, cfg Config, view View) (err error) {
+	if cfg.Clock == nil {
+		cfg.Clock = clock.System{}
+	}
+	dir, err := filepath.Abs(cfg.DataDir)
+	if err != nil {
+		return fmt.Errorf("data directory: %w", err)
+	}
+	cfg.DataDir = dir
+	// 0711: the database's unprivileged user must be able to walk through;
+	// everything inside has its own, closer mode.
+	if err := os.MkdirAll(dir, 0o711); err != nil {
+		return apperr.Wrap(err, apperr.Forbidden, "choose a directory that this user may write with --data-dir", "the data directory %s cannot be made", dir)
+	}
+
+	view.Step("starting PostgreSQL")
+	pg, err := pgserver.Start(ctx, pgserver.Config{DataDir: filepath.Join(dir, "postgres"), Logger: cfg.Logger, Clock: cfg.Clock})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, stopping(ctx, databaseStopWait, "PostgreSQL", pg.Stop)) }()
+
+	view.Step("starting the arbiter")
+	srv, err := serve.Start(ctx, serve.Config{
+		DatabaseURL: pg.URL(), DataDir: filepath.Join(dir, "arbiter"), Listen: cfg.Listen, Logger: cfg.Logger, Clock: cfg.Clock,
+	})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, srv.Close(ctx)) }()
+	tokenFile := filepath.Join(dir, "admin-token")
+	api, err := administrator(ctx, srv, tokenFile)
+	if err != nil {
+		return err
+	}
+	defer api.Close()
+	if err := ready(ctx, cfg.Clock, api); err != nil {
+		return err
+	}
+
+	view.Step("starting a worker")
+	worker, err := startWorker(ctx, cfg, srv.URL(), api)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, stopping(ctx, workerStopWait, "the worker", worker.stop)) }()
+
+	if cfg.Examples != nil {
+		view.Step("importing the example problems")
+		results, err := judgeExamples(ctx, cfg, api, worker, view)
+		if err != nil {
+			return err
+		}
+		view.Judged(results)
+		if cfg.Once {
+			for _, r := range results {
+				if !r.AsDeclared() {
+					return ErrNotAsDeclared
+				}
+			}
+			return nil
+		}
+	} else if cfg.Once {
+		return worker.online(ctx, api)
+	}
+	view.Running(srv.URL(), tokenFile, LogFile(dir))
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-pg.Done():
+		return fmt.Errorf("PostgreSQL ended: %w", pg.Err())
+	}
+}
+
+// LogFile is where `gavel up` logs.
+func LogFile(dataDir string) string { return filepath.Join(dataDir, "gavel.log") }
+
+func stopping(ctx context.Context, wait time.Duration, what string, stop func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), wait)
+	defer cancel()
+	if err := stop(ctx); err != nil {
+		return fmt.Errorf("stop %s: %w", what, err)
+	}
+	return nil
+}
+
+// administrator makes a client with the administrator's token of the data
+// directory; a token file that is missing or no longer good is made anew.
+func administrator(ctx context.Context, srv *serve.Server, file string) (*client.Client, error) {
+	raw, err := os.ReadFile(file)
+	token := strings.TrimSpace(string(raw))
+	if err == nil {
+		if p, err := srv.Arbiter.Authenticate(ctx, token); err != nil || p.Kind != auth.Admin {
+			token = ""
+		}
+	}
+	if token == "" {
+		if token, err = srv.Arbiter.AdminToken(ctx, "gavel up"); err != nil {
+			return nil, err
+		}
+		if err := writePrivate(file, token+"\n"); err != nil {
+			return nil, apperr.Wrap(err, apperr.Forbidden, "make the data directory writable", "the administrator's token cannot be written to %s", file)
+		}
+	}
+	api, err := client.New(srv.URL(), token, client.Options{UserAgent: "gavel-up"})
+	if err != nil {
+		return nil, fmt.Errorf("client for %s: %w", srv.URL(), err)
+	}
+	return api, nil
+}
+
+// writePrivate replaces a file that only its owner may read.
+func writePrivate(file, text string) error {
+	tmp, err := os.CreateTemp(filepath.Dir(file), ".token-*") // mode 0600
+	if err != nil {
+		return err
+	}
+	defer os.Remove(tmp.Name())
+	_, err = tmp.WriteString(text)
+	if err = errors.Join(err, tmp.Sync(), tmp.Close()); err != nil {
+		return err
+	}
+	return os.Rename(tmp.Name(), file)
+}
+
+// ready waits until the arbiter grants.
+func ready(ctx context.Context, c clock.Clock, api *client.Client) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, readyWait, errors.New("the arbiter is not ready"))
+	defer cancel()
+	for {
+		health, err := api.Ready(ctx)
+		if err == nil && health.Status == "ok" {
+			return nil
+		}
+		select {
+		case <-c.After(20 * time.Millisecond):
+		case <-ctx.Done():
+			if health != nil {
+				return fmt.Errorf("%w: %v", context.Cause(ctx), health.Checks)
+			}
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// Sample is one example submission with what it was meant to get and got.
+type Sample struct {
+	Problem, Path, Language string
+	Expected                []string
+	Submission              gavelapi.Submission
+}
+
+// AsDeclared says whether the verdict is one of those expected.
+func (s Sample) AsDeclared() bool {
+	for _, v := range s.Expected {
+		if v == s.Submission.Verdict {
+			return true
+		}
+	}
+	return false
+}
