@@ -14,7 +14,7 @@ func (s *server) fleetRoutes() {
 	register(s, sites, huma.Operation{
 		OperationID: "list-languages", Method: http.MethodGet, Path: "/v1/languages", Tags: []string{"languages"},
 		Summary:     "List languages and who offers them now",
-		Description: "In the order of preference: of the languages that share a file name ending, the first is the default.",
+		Description: "versions is empty for a language that no worker online offers: submissions in it wait.",
 	}, func(ctx context.Context, _ auth.Principal, _ *struct{}) (*out[gavelapi.LanguageList], error) {
 		list, err := s.Service.Languages(ctx)
 		if list.Languages == nil {

@@ -87,7 +87,7 @@ func New() *Fake {
 		},
 		Known: []gavelapi.LanguageInfo{
 			{ID: "c", Name: "C", Extensions: []string{"c"}, Versions: []string{"gcc 12.2.0"}},
-			{ID: "cpp17", Name: "C++17", Extensions: []string{"cpp", "cc", "cxx"}, Versions: []string{"g++ 12.2.0"}},
+			{ID: "cpp17", Name: "C++17", Extensions: []string{"cpp", "cc", "cxx"}, DefaultFor: []string{"cpp", "cc"}, Versions: []string{"g++ 12.2.0"}},
 			{ID: "cpp20", Name: "C++20", Extensions: []string{"cpp", "cc", "cxx"}, Versions: []string{"g++ 12.2.0"}},
 			{ID: "python3", Name: "Python 3", Extensions: []string{"py"}, Versions: []string{"CPython 3.11.2", "CPython 3.12.1"}},
 			{ID: "rust", Name: "Rust", Extensions: []string{"rs"}},

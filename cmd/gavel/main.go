@@ -1,0 +1,43 @@
+// Command gavel is the command line of gavel: it hands in sources, shows
+// verdicts, publishes problems and looks after workers.
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"golang.org/x/term"
+
+	"github.com/gavel-oj/gavel/internal/cli"
+)
+
+// commands is the whole grammar. Commands that run a server stand here beside
+// the embedded ones of the client, so that the client knows nothing of them.
+type commands struct {
+	cli.Commands
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop) // a second signal ends the program at once
+	grammar := &commands{}
+	code := cli.Run(ctx, grammar, &grammar.Globals, os.Args[1:], streams())
+	stop()
+	os.Exit(code)
+}
+
+func streams() cli.Streams {
+	s := cli.Streams{
+		In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv,
+		OutTerminal: term.IsTerminal(int(os.Stdout.Fd())), ErrTerminal: term.IsTerminal(int(os.Stderr.Fd())),
+	}
+	if width, _, err := term.GetSize(int(os.Stdout.Fd())); err == nil {
+		s.Columns = width
+	} else if width, _, err := term.GetSize(int(os.Stderr.Fd())); err == nil {
+		s.Columns = width
+	}
+	return s
+}

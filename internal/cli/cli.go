@@ -1,0 +1,139 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/gavel-oj/gavel/client"
+)
+
+// Streams is what a run has of the world.
+type Streams struct {
+	In       io.Reader
+	Out, Err io.Writer
+	// OutTerminal and ErrTerminal say whether a person looks at them.
+	OutTerminal, ErrTerminal bool
+	// Columns is the width of the terminal, 0 when unknown.
+	Columns int
+	Getenv  func(string) string
+}
+
+// Commands are the client's commands. A program embeds them beside its own.
+type Commands struct {
+	Globals
+
+	Submit     SubmitCmd     `cmd:"" help:"Hand in a source file."`
+	Submission SubmissionCmd `cmd:"" help:"Look at submissions, watch or cancel one."`
+	Problem    ProblemCmd    `cmd:"" help:"Publish problem packages and look at them."`
+	Worker     WorkerCmd     `cmd:"" help:"Look at workers and invite new ones."`
+	Language   LanguageCmd   `cmd:"" help:"List languages and who offers them."`
+	Doctor     DoctorCmd     `cmd:"" help:"Check this machine and the arbiter, and say how to fix what is missing."`
+	Version    VersionCmd    `cmd:"" help:"Name the version."`
+}
+
+// Globals are the flags that every command has.
+type Globals struct {
+	URL       string `name:"url" placeholder:"URL" help:"Address of the arbiter ($$GAVEL_URL; default ${default_url})."`
+	TokenFile string `name:"token-file" placeholder:"FILE" help:"File that holds the token ($$GAVEL_TOKEN holds the token itself, $$GAVEL_TOKEN_FILE names a file)."`
+	Output    string `name:"output" short:"o" enum:"table,wide,json,jsonl,id" default:"table" help:"Form of the result: ${enum}."`
+}
+
+// App is what a command's Run gets: the flags and the world.
+type App struct {
+	Streams
+	*Globals
+	Ctx   context.Context
+	style style
+}
+
+// exited unwinds kong when it wants to end the program after --help.
+type exited int
+
+// Run parses args into grammar, which embeds Commands, runs the command, and
+// returns the exit code. globals points at the Globals in grammar.
+func Run(ctx context.Context, grammar any, globals *Globals, args []string, s Streams) (code int) {
+	app := &App{Streams: s, Globals: globals, Ctx: ctx, style: newStyle(s)}
+	parser, err := kong.New(grammar,
+		kong.Name("gavel"),
+		kong.Description("The judging back end of an online judge: submissions in, verdicts out, nothing lost."),
+		kong.Writers(s.Out, s.Err),
+		kong.Exit(func(code int) { panic(exited(code)) }),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}),
+		kong.Vars{"default_url": DefaultURL},
+		kong.Bind(app),
+		kong.BindTo(ctx, (*context.Context)(nil)),
+	)
+	if err != nil {
+		panic(err) // the grammar is wrong: a programmer's mistake that every test meets
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			if c, ok := r.(exited); ok {
+				code = int(c)
+				return
+			}
+			panic(r)
+		}
+	}()
+	if len(args) == 0 {
+		args = []string{"--help"}
+	}
+	kctx, err := parser.Parse(args)
+	if err != nil {
+		return app.report(parseError(err))
+	}
+	return app.report(kctx.Run())
+}
+
+// parseError is kong's complaint with a hint that names the right help.
+func parseError(err error) error {
+	command := "gavel"
+	if pe, ok := errors.AsType[*kong.ParseError](err); ok && pe.Context != nil {
+		if node := pe.Context.Selected(); node != nil {
+			command = "gavel " + node.Path()
+		} else if path := pe.Context.Path; len(path) > 1 && path[len(path)-1].Command != nil {
+			command = "gavel " + path[len(path)-1].Command.Path()
+		}
+	}
+	command = strings.ReplaceAll(command, "gavel gavel", "gavel")
+	return &Error{Code: ExitUsage, Message: err.Error(), Hint: command + " --help shows the usage"}
+}
+
+// report prints an error and turns it into the exit code.
+func (a *App) report(err error) int {
+	if err == nil {
+		return ExitOK
+	}
+	e := a.explain(err)
+	if e.Message != "" {
+		fmt.Fprintf(a.Err, "%s %s\n", a.style.paint("gavel:", red, a.style.err), clean(e.Message))
+		if e.Hint != "" {
+			fmt.Fprintf(a.Err, "%s %s\n", a.style.paint("hint:", bold, a.style.err), clean(e.Hint))
+		}
+	}
+	return e.Code
+}
+
+// connect makes the client for the arbiter that the flags and the environment
+// name.
+func (a *App) connect() (*client.Client, error) {
+	token, err := a.token()
+	if err != nil {
+		return nil, err
+	}
+	c, err := client.New(a.url(), token, client.Options{UserAgent: "gavel"})
+	if err != nil {
+		return nil, usage("set --url or GAVEL_URL, and GAVEL_TOKEN or --token-file", "%v", err)
+	}
+	return c, nil
+}
+
+// note says something beside the result.
+func (a *App) note(format string, args ...any) {
+	fmt.Fprintln(a.Err, clean(fmt.Sprintf(format, args...)))
+}

@@ -1,0 +1,117 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/gavel-oj/gavel/client"
+	"github.com/gavel-oj/gavel/gavelapi"
+	"github.com/gavel-oj/gavel/internal/apperr"
+)
+
+// Exit codes. They are a contract (docs/reference/exit-codes.md): codes may be
+// added, none changes its meaning.
+const (
+	ExitOK          = 0
+	ExitFailed      = 1
+	ExitUsage       = 2
+	ExitPartly      = 3
+	ExitNotFound    = 4
+	ExitConflict    = 5
+	ExitNotAllowed  = 6
+	ExitUnreachable = 7
+	ExitNotAccepted = 8
+	ExitInterrupted = 130
+)
+
+// Error is an error as a person sees it. An empty Message prints nothing: the
+// result on standard output has said it.
+type Error struct {
+	Code    int
+	Message string
+	Hint    string
+	cause   error
+}
+
+func (e *Error) Error() string { return e.Message }
+
+func (e *Error) Unwrap() error { return e.cause }
+
+func withCause(err error, e *Error) *Error {
+	e.cause = err
+	return e
+}
+
+func usage(hint, format string, args ...any) *Error {
+	return &Error{Code: ExitUsage, Hint: hint, Message: fmt.Sprintf(format, args...)}
+}
+
+func failed(hint, format string, args ...any) *Error {
+	return &Error{Code: ExitFailed, Hint: hint, Message: fmt.Sprintf(format, args...)}
+}
+
+// statusExits turns the arbiter's refusals into exit codes; others are
+// ExitFailed.
+var statusExits = map[int]int{
+	http.StatusUnauthorized:       ExitNotAllowed,
+	http.StatusForbidden:          ExitNotAllowed,
+	http.StatusNotFound:           ExitNotFound,
+	http.StatusConflict:           ExitConflict,
+	http.StatusGone:               ExitConflict,
+	http.StatusTooManyRequests:    ExitUnreachable,
+	http.StatusServiceUnavailable: ExitUnreachable,
+}
+
+// explain finds for any error what to print and the exit code.
+func (a *App) explain(err error) *Error {
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e
+	}
+	if errors.Is(err, context.Canceled) || a.Ctx.Err() != nil {
+		return &Error{Code: ExitInterrupted, Message: "interrupted"}
+	}
+	if p, ok := errors.AsType[*gavelapi.Problem](err); ok {
+		return a.refused(p)
+	}
+	if u, ok := errors.AsType[*client.Unreachable](err); ok {
+		hint := "is the arbiter running there? start one with `gavel up`, or set --url or GAVEL_URL"
+		if u.Status != 0 {
+			hint = "check that the URL is the arbiter's own address, and whether a proxy in front of it works"
+		}
+		return &Error{Code: ExitUnreachable, Message: u.Error(), Hint: hint}
+	}
+	if e, ok := errors.AsType[*apperr.Error](err); ok {
+		message := e.Message
+		if e.Field != "" {
+			message = e.Field + ": " + message
+		}
+		return &Error{Code: ExitFailed, Message: message, Hint: e.Hint}
+	}
+	return &Error{Code: ExitFailed, Message: err.Error()}
+}
+
+func (a *App) refused(p *gavelapi.Problem) *Error {
+	e := &Error{Code: statusExits[p.Status], Message: p.Detail, Hint: p.Hint}
+	if e.Code == 0 {
+		e.Code = ExitFailed
+	}
+	if strings.HasSuffix(p.Type, "/"+string(apperr.Unsupported)) {
+		e.Code = ExitUsage
+	}
+	if e.Message == "" {
+		e.Message = p.Title
+	}
+	if len(p.Errors) == 1 && !strings.Contains(e.Message, p.Errors[0].Location) {
+		e.Message = strings.TrimPrefix(p.Errors[0].Location, "body.") + ": " + e.Message
+	}
+	switch p.Status {
+	case http.StatusUnauthorized:
+		e.Hint = "set GAVEL_TOKEN or --token-file; `gavel up` writes the administrator's token to admin-token in its data directory"
+	case http.StatusInternalServerError:
+		e.Message += " (request " + p.Instance + ")"
+	}
+	return e
+}

@@ -1,0 +1,136 @@
+package cli
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// cell is one text of a table with its colour.
+type cell struct {
+	text  string
+	color color
+}
+
+// column is one column of a table of Ts.
+type column[T any] struct {
+	name  string
+	right bool // numbers
+	wide  bool // shown with -o wide only
+	flex  int  // may be cut down to so many columns when the terminal is narrow; 0: never
+	cell  func(T) cell
+}
+
+func text(s string) cell           { return cell{text: s} }
+func number(n int64) cell          { return cell{text: strconv.FormatInt(n, 10)} }
+func shade(s string, c color) cell { return cell{text: s, color: c} }
+
+// printItems writes items in the form that -o names. whole is the document for
+// json; id names an item for -o id.
+func printItems[T any](a *App, items []T, whole any, id func(T) string, cols []column[T]) error {
+	w := bufio.NewWriter(a.Out)
+	switch a.Output {
+	case "json":
+		return a.json(whole, "  ")
+	case "jsonl":
+		for _, it := range items {
+			if err := a.json(it, ""); err != nil {
+				return err
+			}
+		}
+		return nil
+	case "id":
+		for _, it := range items {
+			fmt.Fprintln(w, clean(id(it)))
+		}
+	default:
+		table(w, a, items, cols)
+	}
+	return w.Flush()
+}
+
+func (a *App) json(v any, indent string) error {
+	enc := json.NewEncoder(a.Out)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", indent)
+	return enc.Encode(v)
+}
+
+func table[T any](w *bufio.Writer, a *App, items []T, all []column[T]) {
+	var cols []column[T]
+	for _, c := range all {
+		if !c.wide || a.Output == "wide" {
+			cols = append(cols, c)
+		}
+	}
+	rows := make([][]cell, len(items))
+	widths := make([]int, len(cols))
+	for i, c := range cols {
+		widths[i] = columns(c.name)
+	}
+	for r, it := range items {
+		rows[r] = make([]cell, len(cols))
+		for i, c := range cols {
+			ce := c.cell(it)
+			ce.text = clean(ce.text)
+			rows[r][i] = ce
+			widths[i] = max(widths[i], columns(ce.text))
+		}
+	}
+	shrink(widths, cols, a.limit())
+	head := make([]cell, len(cols))
+	for i, c := range cols {
+		head[i] = shade(c.name, dim)
+	}
+	for _, row := range append([][]cell{head}, rows...) {
+		var line strings.Builder
+		for i, ce := range row {
+			t := cut(ce.text, widths[i])
+			pad := strings.Repeat(" ", widths[i]-columns(t))
+			painted := a.style.paint(t, ce.color, a.style.out)
+			if i > 0 {
+				line.WriteString("  ")
+			}
+			if cols[i].right {
+				line.WriteString(pad + painted)
+			} else {
+				line.WriteString(painted + pad)
+			}
+		}
+		fmt.Fprintln(w, strings.TrimRight(line.String(), " "))
+	}
+}
+
+// limit is the width to fit into; 0 is no limit, as into a pipe.
+func (a *App) limit() int {
+	if a.Output == "wide" {
+		return 0
+	}
+	if n, err := strconv.Atoi(a.Getenv("COLUMNS")); err == nil && n > 0 {
+		return n
+	}
+	return a.Columns
+}
+
+// shrink takes columns off the flexible cells, the widest first.
+func shrink[T any](widths []int, cols []column[T], limit int) {
+	total := 2 * (len(widths) - 1)
+	for _, w := range widths {
+		total += w
+	}
+	for limit > 0 && total > limit {
+		widest := -1
+		for i, c := range cols {
+			if c.flex > 0 && widths[i] > c.flex && (widest < 0 || widths[i] > widths[widest]) {
+				widest = i
+			}
+		}
+		if widest < 0 {
+			return
+		}
+		widths[widest]--
+		total--
+	}
+}

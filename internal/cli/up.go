@@ -1,0 +1,190 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sort"
+	"strings"
+
+	"github.com/lmittmann/tint"
+
+	"github.com/gavel-oj/gavel/examples"
+	"github.com/gavel-oj/gavel/gavelapi"
+	"github.com/gavel-oj/gavel/internal/apperr"
+	"github.com/gavel-oj/gavel/internal/up"
+)
+
+// UpCmd starts everything on this machine.
+type UpCmd struct {
+	DataDir   string `name:"data-dir" default:".data" placeholder:"DIR" help:"Where everything is kept: database, packages, the worker's files, logs, the administrator's token."`
+	Listen    string `name:"listen" default:"127.0.0.1:7272" placeholder:"ADDR" help:"Address to listen on; port 0 picks a free one."`
+	Slots     int    `name:"slots" placeholder:"N" help:"Submissions judged at once; 0 lets the worker choose from the machine's cores."`
+	NoSamples bool   `name:"no-samples" help:"Do not import and judge the example problems."`
+	Once      bool   `name:"once" help:"Stop when the examples are judged; exit code 0 when every verdict is as declared."`
+}
+
+// Run implements the command.
+func (c *UpCmd) Run(a *App) error {
+	if c.Slots < 0 {
+		return usage("give a number from 1 on, or 0", "--slots cannot be negative")
+	}
+	worker, err := findWorker()
+	if err != nil {
+		return err
+	}
+	log, closeLog, err := a.serverLog(c.DataDir)
+	if err != nil {
+		return err
+	}
+	defer closeLog()
+	cfg := up.Config{DataDir: c.DataDir, Listen: c.Listen, Slots: c.Slots, Worker: worker, Once: c.Once, Logger: log, Environ: os.Environ()}
+	if !c.NoSamples {
+		if cfg.Examples, err = fs.Sub(examples.Problems, "problems"); err != nil {
+			return fmt.Errorf("embedded examples: %w", err)
+		}
+	}
+	view := &upView{app: a, live: &liveLine{app: a}}
+	err = up.Run(a.Ctx, cfg, view)
+	view.live.clear()
+	if errors.Is(err, up.ErrNotAsDeclared) {
+		return &Error{Code: ExitFailed, Message: err.Error(), Hint: "the rows marked ✗ above; gavel.log and worker.log in " + c.DataDir + " say more"}
+	}
+	if err == nil && a.Ctx.Err() != nil {
+		a.note("stopped")
+	}
+	return serverError(err)
+}
+
+// findWorker looks for gavel-worker beside this program, then on PATH.
+func findWorker() (string, error) {
+	if self, err := os.Executable(); err == nil {
+		beside := filepath.Join(filepath.Dir(self), "gavel-worker")
+		if _, err := os.Stat(beside); err == nil {
+			return beside, nil
+		}
+	}
+	path, err := exec.LookPath("gavel-worker")
+	if err != nil {
+		return "", &Error{Code: ExitFailed, Message: "the program gavel-worker is neither beside gavel nor on PATH", Hint: "make build builds both"}
+	}
+	return path, nil
+}
+
+// serverLog logs everything to a file and what needs a person to the terminal.
+func (a *App) serverLog(dataDir string) (*slog.Logger, func(), error) {
+	if err := os.MkdirAll(dataDir, 0o711); err != nil {
+		return nil, nil, serverError(apperr.Wrap(err, apperr.Forbidden, "choose a directory that this user may write with --data-dir",
+			"the data directory %s cannot be made", dataDir))
+	}
+	f, err := os.OpenFile(up.LogFile(dataDir), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, nil, serverError(apperr.Wrap(err, apperr.Forbidden, "choose a directory that this user may write with --data-dir",
+			"the data directory %s is not writable", dataDir))
+	}
+	toFile := slog.NewJSONHandler(f, &slog.HandlerOptions{Level: slog.LevelInfo})
+	toPerson := tint.NewHandler(a.Err, &tint.Options{Level: slog.LevelError, TimeFormat: "15:04:05", NoColor: !a.style.err})
+	return slog.New(slog.NewMultiHandler(toFile, toPerson)), func() { _ = f.Close() }, nil
+}
+
+// serverError gives the errors of starting a server their exit codes.
+func serverError(err error) error {
+	e, ok := errors.AsType[*apperr.Error](err)
+	if !ok {
+		return err
+	}
+	codes := map[apperr.Code]int{
+		apperr.Unavailable: ExitUnreachable, apperr.Forbidden: ExitNotAllowed, apperr.Unauthorized: ExitNotAllowed,
+		apperr.Conflict: ExitConflict, apperr.NotFound: ExitNotFound,
+	}
+	out := &Error{Code: codes[e.Code], Message: e.Error(), Hint: e.Hint, cause: err}
+	if out.Code == 0 {
+		out.Code = ExitFailed
+	}
+	return out
+}
+
+// upView shows a person how it goes: chatter on standard error, the table of
+// verdicts on standard output.
+type upView struct {
+	app  *App
+	live *liveLine
+}
+
+func (v *upView) Step(text string) {
+	v.live.clear()
+	v.app.note("%s %s", v.app.style.paint("▸", cyan, v.app.style.err), text)
+}
+
+func (v *upView) Progress(done, total int, verdicts map[string]int) {
+	names := make([]string, 0, len(verdicts))
+	for name := range verdicts {
+		names = append(names, name)
+	}
+	sort.Strings(names)
+	parts := make([]string, len(names))
+	for i, name := range names {
+		parts[i] = fmt.Sprintf("%s %d", name, verdicts[name])
+	}
+	kind := fmt.Sprint(done * 4 / total) // into a file: a line for each quarter
+	v.live.show(fmt.Sprintf("  judged %d of %d   %s", done, total, strings.Join(parts, "  ")), kind)
+}
+
+func (v *upView) Judged(results []up.Sample) {
+	v.live.clear()
+	cols := []column[up.Sample]{
+		{name: "PROBLEM", flex: 10, cell: func(s up.Sample) cell { return text(s.Problem) }},
+		{name: "SUBMISSION", flex: 16, cell: func(s up.Sample) cell { return text(strings.TrimPrefix(s.Path, "submissions/")) }},
+		{name: "LANG", cell: func(s up.Sample) cell { return text(s.Language) }},
+		{name: "VERDICT", cell: func(s up.Sample) cell { return shade(s.Submission.Verdict, verdictColor(s.Submission.Verdict)) }},
+		{name: "DECLARED", cell: func(s up.Sample) cell {
+			mark, c := "✓ ", green
+			if !s.AsDeclared() {
+				mark, c = "✗ ", red
+			}
+			return shade(mark+strings.Join(s.Expected, "|"), c)
+		}},
+		{name: "CPU MS", right: true, cell: func(s up.Sample) cell { return text(ms(s.Submission.CPUUS)) }},
+		{name: "MIB", right: true, cell: func(s up.Sample) cell { return text(mib(s.Submission.MemoryBytes)) }},
+		{name: "TESTS", right: true, cell: func(s up.Sample) cell { return text(testsRun(s.Submission)) }},
+		{name: "ID", right: true, wide: true, cell: func(s up.Sample) cell { return number(s.Submission.ID) }},
+	}
+	id := func(s up.Sample) string { return fmt.Sprint(s.Submission.ID) }
+	if err := printItems(v.app, results, results, id, cols); err != nil {
+		v.app.note("writing the table failed: %v", err)
+	}
+	good := 0
+	for _, r := range results {
+		if r.AsDeclared() {
+			good++
+		}
+	}
+	v.app.note("%d of %d verdicts are as declared", good, len(results))
+}
+
+// testsRun is how many tests ran of how many.
+func testsRun(s gavelapi.Submission) string {
+	if s.Detail == nil {
+		return ""
+	}
+	run := 0
+	for _, t := range s.Detail.Tests {
+		if t.Verdict != gavelapi.SkippedTest {
+			run++
+		}
+	}
+	return fmt.Sprintf("%d/%d", run, len(s.Detail.Tests))
+}
+
+func (v *upView) Running(url, tokenFile, logFile string) {
+	a := v.app
+	a.note("%s gavel is up at %s", a.style.paint("✓", green, a.style.err), a.style.paint(url, bold, a.style.err))
+	a.note("  token   %s", tokenFile)
+	a.note("  log     %s", logFile)
+	a.note("  try     gavel submit FILE -p PROBLEM --wait --url %s --token-file %s", url, tokenFile)
+	a.note("  Ctrl-C stops everything in order")
+}
