@@ -49,7 +49,7 @@ func (e *Engine) build(ctx context.Context, box *lazyBox, lang *language.Languag
 	res, err := box.Run(ctx, spec)
 	defer closeFiles(res)
 	if err != nil {
-		if f, ok := notExecuted(err); ok {
+		if f, ok := checker.NotStarted(err); ok {
 			return built{}, faultf(BlameToolchain, f.Err, "%s: %s can not be started", lang.ID, spec.Argv[0])
 		}
 		return built{}, asFault(ctx, err, "compile")

@@ -6,13 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"syscall"
-
-	"github.com/gavel-oj/gavel/internal/sandbox"
 )
-
-// opExec is the Op of the sandbox's fault for a program that could not be
-// executed: the only one that may come from the program's file.
-const opExec = "exec"
 
 func faultf(blame Blame, err error, format string, args ...any) *Fault {
 	return &Fault{Blame: blame, Message: fmt.Sprintf(format, args...), Err: err}
@@ -43,15 +37,6 @@ func packageFault(err error, rel string) *Fault {
 		return faultf(BlamePackage, err, "file %q is missing from the package", rel)
 	}
 	return faultf(BlamePackage, err, "file %q of the package can not be read", rel)
-}
-
-// notExecuted returns the fault of a program that could not be started.
-func notExecuted(err error) (*sandbox.Fault, bool) {
-	var f *sandbox.Fault
-	if errors.As(err, &f) && f.Op == opExec {
-		return f, true
-	}
-	return nil, false
 }
 
 // onTest says in a fault which test it is about.

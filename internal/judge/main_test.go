@@ -151,8 +151,9 @@ func writePackage(t testing.TB, content files, tests []problem.Test, c problem.C
 	return &problem.Package{Manifest: m, Dir: dir, Digest: fmt.Sprintf("sha256:test-%d", serial.n)}
 }
 
+// standard has much wall time: the machine that runs tests may be busy.
 var standard = judge.Limits{
-	CPU: 500 * time.Millisecond, Wall: 1500 * time.Millisecond, MemoryBytes: 64 << 20, OutputBytes: 1 << 20, Processes: 64,
+	CPU: 500 * time.Millisecond, Wall: 20 * time.Second, MemoryBytes: 64 << 20, OutputBytes: 1 << 20, Processes: 64,
 }
 
 func newTask(pkg *problem.Package, lang, source string) judge.Task {

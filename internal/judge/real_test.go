@@ -69,7 +69,11 @@ func TestVerdictsInRealBoxes(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			r, err := e.Judge(t.Context(), newTask(pkg, tt.lang, tt.source), quiet)
+			task := newTask(pkg, tt.lang, tt.source)
+			if tt.reason == verdict.ReasonIdle {
+				task.Limits.Wall = time.Second
+			}
+			r, err := e.Judge(t.Context(), task, quiet)
 			if err != nil {
 				t.Fatal(err)
 			}

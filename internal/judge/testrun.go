@@ -5,7 +5,6 @@ import (
 	"errors"
 	"os"
 	"slices"
-	"syscall"
 
 	"github.com/gavel-oj/gavel/internal/judge/checker"
 	"github.com/gavel-oj/gavel/internal/problem"
@@ -38,7 +37,7 @@ func (v *evaluation) test(ctx context.Context, i int, out *Test) error {
 	res, err := v.runTest(ctx, t, output)
 	v.stage("run", from)
 	if err != nil {
-		if f, ok := notExecuted(err); ok && v.refused(f) {
+		if f, ok := checker.NotStarted(err); ok && v.ownFault() {
 			out.Verdict, out.Reason, out.ExitCode = verdict.RE, verdict.ReasonExit, exitNotStarted
 			out.Message = "the kernel refuses to start the program: " + f.Err.Error()
 			return nil
@@ -70,17 +69,11 @@ func (v *evaluation) test(ctx context.Context, i int, out *Test) error {
 	return nil
 }
 
-// refused reports whether a program that could not be started has itself to
-// blame. It is there and executable, so ENOENT means the loader that it names.
-func (v *evaluation) refused(f *sandbox.Fault) bool {
-	if v.lang.Interpreted() {
-		return false
-	}
-	if executable(v.program.Host) != nil {
-		return false
-	}
-	return slices.ContainsFunc([]error{syscall.ENOENT, syscall.ENOEXEC, syscall.ELIBBAD, syscall.EACCES, syscall.EINVAL, syscall.ENOMEM},
-		func(target error) bool { return errors.Is(f.Err, target) })
+// ownFault reports whether a program that could not be started has itself to
+// blame: it was compiled well, is there and is executable, so the kernel
+// refuses its content (or the loader that it names is not there).
+func (v *evaluation) ownFault() bool {
+	return !v.lang.Interpreted() && executable(v.program.Host) == nil
 }
 
 func (v *evaluation) runTest(ctx context.Context, t *problem.Test, output *os.File) (sandbox.Result, error) {
@@ -109,10 +102,9 @@ func (v *evaluation) runTest(ctx context.Context, t *problem.Test, output *os.Fi
 	if err == nil {
 		return res, nil
 	}
-	if f, ok := notExecuted(err); ok && v.lang.Interpreted() {
+	if f, ok := checker.NotStarted(err); ok && v.lang.Interpreted() {
 		return res, faultf(BlameToolchain, f.Err, "%s: %s can not be started", v.lang.ID, v.argv[0])
-	}
-	if _, ok := notExecuted(err); ok {
+	} else if ok {
 		return res, err // the caller decides
 	}
 	return res, asFault(ctx, err, "run")

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gavel-oj/gavel/internal/judge/checker"
 	"github.com/gavel-oj/gavel/internal/language"
 	"github.com/gavel-oj/gavel/internal/sandbox"
 )
@@ -55,7 +56,7 @@ func (e *Engine) version(ctx context.Context, box *lazyBox, lang *language.Langu
 	res, err := box.Run(ctx, spec)
 	closeFiles(res)
 	if err != nil {
-		if f, ok := notExecuted(err); ok {
+		if f, ok := checker.NotStarted(err); ok {
 			return "", faultf(BlameToolchain, f.Err, "%s: %s can not be started", lang.ID, spec.Argv[0])
 		}
 		return "", asFault(ctx, err, "ask for the version of "+lang.ID)

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/gavel-oj/gavel/internal/sandbox"
@@ -99,8 +100,7 @@ func (p *Program) Check(ctx context.Context, box Runner, c Case) (Result, error)
 		}
 	}()
 	if err != nil {
-		var fault *sandbox.Fault
-		if errors.As(err, &fault) && fault.Op == sandboxExec {
+		if fault, ok := NotStarted(err); ok {
 			return Result{}, &Failure{Message: fmt.Sprintf("checker can not be started: %v", fault.Err)}
 		}
 		return Result{}, err
@@ -112,8 +112,29 @@ func (p *Program) Check(ctx context.Context, box Runner, c Case) (Result, error)
 	return Result{Accepted: res.ExitCode == exitAccepted, Message: message}, err
 }
 
-// sandboxExec is the Op of the fault for a program that could not be executed.
-const sandboxExec = "exec"
+// opExec is the Op of the sandbox's fault for a program that could not be
+// executed: the only one that may come from the program's file.
+const opExec = "exec"
+
+// NotStarted returns the fault of a program that was not started because of
+// what it is: missing, not executable, no format that the kernel knows, or
+// naming a loader or interpreter that is not there. Running out of memory,
+// descriptors or processes at that moment is not among them.
+func NotStarted(err error) (*sandbox.Fault, bool) {
+	var f *sandbox.Fault
+	if !errors.As(err, &f) || f.Op != opExec {
+		return nil, false
+	}
+	for _, errno := range []error{
+		syscall.ENOENT, syscall.ENOTDIR, syscall.EACCES, syscall.EPERM, syscall.EINVAL,
+		syscall.ENOEXEC, syscall.ELIBBAD, syscall.EISDIR, syscall.ELOOP,
+	} {
+		if errors.Is(f.Err, errno) {
+			return f, true
+		}
+	}
+	return nil, false
+}
 
 // failed says what the checker did wrong, or nothing.
 func (p *Program) failed(res sandbox.Result) string {
