@@ -160,6 +160,11 @@ func start(t *testing.T, cfg Config) *Server {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))
 	}
+	if cfg.FsyncOff {
+		// A killed server that is never started again would leave its shared
+		// memory in /dev/shm; like this it lies in the data directory.
+		cfg.Settings = map[string]string{"dynamic_shared_memory_type": "mmap"}
+	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	s, err := Start(ctx, cfg)
