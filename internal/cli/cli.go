@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"strings"
 
 	"github.com/alecthomas/kong"
@@ -21,6 +22,8 @@ type Streams struct {
 	// Columns is the width of the terminal, 0 when unknown.
 	Columns int
 	Getenv  func(string) string
+	// HTTP makes the calls; nil is the client's own.
+	HTTP *http.Client
 }
 
 // Commands are the client's commands. A program embeds them beside its own.
@@ -126,7 +129,7 @@ func (a *App) connect() (*client.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := client.New(a.url(), token, client.Options{UserAgent: "gavel"})
+	c, err := client.New(a.url(), token, client.Options{UserAgent: "gavel", HTTP: a.HTTP})
 	if err != nil {
 		return nil, usage("set --url or GAVEL_URL, and GAVEL_TOKEN or --token-file", "%v", err)
 	}

@@ -73,7 +73,8 @@ func (cmd *ProblemImportCmd) Run(app *App) error {
 	live.clear()
 	// What went wrong on this side explains what the other side saw of it.
 	if local := up.failure(); local != nil && app.Ctx.Err() == nil {
-		return local
+		e := app.explain(local)
+		return withCause(local, &Error{Code: ExitFailed, Message: cmd.Path + ": " + e.Message, Hint: e.Hint})
 	}
 	if err != nil {
 		return err
