@@ -137,11 +137,11 @@ func (s *suite) testOutput(t *testing.T) {
 		}
 	})
 	t.Run("output is not the program's memory", func(t *testing.T) {
-		spec := s.spec("write_kib", "32768")
-		spec.Limits.StdoutBytes, spec.Limits.MemoryBytes = 64<<20, 16<<20
+		spec := s.spec("write_kib", "12288")
+		spec.Limits.StdoutBytes, spec.Limits.MemoryBytes = 64<<20, 6<<20
 		got := s.run(t, spec)
 		got.ended(t, 0, 0, sandbox.LimitNone)
-		if got.StdoutBytes != 32<<20 {
+		if got.StdoutBytes != 12<<20 {
 			t.Errorf("StdoutBytes = %d", got.StdoutBytes)
 		}
 	})

@@ -14,7 +14,7 @@ func (s *suite) testProcesses(t *testing.T) {
 	for _, bomb := range []string{"fork_bomb", "setsid_bomb"} {
 		t.Run(bomb+" is bounded and ends", func(t *testing.T) {
 			spec := s.spec(bomb)
-			spec.Limits.CPU, spec.Limits.Wall = 200*time.Millisecond, s.pace*5*time.Second
+			spec.Limits.CPU, spec.Limits.Processes = s.pace*400*time.Millisecond, 8
 			got := s.run(t, spec)
 			got.stopped(t, sandbox.LimitCPU)
 			if !got.ProcessLimitHit {

@@ -39,24 +39,48 @@ func openCgroups(l layout, clk clock.Clock) (*cgroups, error) {
 		c.treeAt(l[ctl]).controllers = append(c.treeAt(l[ctl]).controllers, ctl)
 	}
 	for _, t := range c.trees {
-		if t.version == 2 {
-			if err := enableV2(t.base, t.v2Names()); err != nil {
-				c.close()
-				return nil, err
-			}
-		}
-		if err := t.claim(); err != nil {
-			c.close()
-			return nil, cgroupFault(t.base, err)
-		}
-		if t.version == 2 {
-			if err := enableV2(t.dir, t.v2Names()); err != nil {
-				c.close()
-				return nil, err
-			}
+		if err := t.open(); err != nil {
+			_ = c.close()
+			return nil, err
 		}
 	}
 	return c, nil
+}
+
+func (t *tree) open() error {
+	unlock, err := lockBase(t.base)
+	if err != nil {
+		return cgroupFault(t.base, err)
+	}
+	defer unlock()
+	if t.version == 2 {
+		if err := enableV2(t.base, t.v2Names()); err != nil {
+			return err
+		}
+	}
+	if err := t.claim(); err != nil {
+		return cgroupFault(t.base, err)
+	}
+	if t.version == 2 {
+		return enableV2(t.dir, t.v2Names())
+	}
+	return nil
+}
+
+func (t *tree) close(clk clock.Clock) error {
+	unlock, err := lockBase(t.base)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if t.lock != nil {
+		err = errors.Join(removeGroup(clk, t.dir), t.lock.Close())
+		t.lock = nil
+	}
+	if t.version == 2 {
+		err = errors.Join(err, moveBack(t.base, t.v2Names()))
+	}
+	return err
 }
 
 func (c *cgroups) treeAt(p place) *tree {
@@ -83,11 +107,7 @@ func (t *tree) v2Names() (names []string) {
 func (c *cgroups) close() error {
 	var errs []error
 	for _, t := range c.trees {
-		if t.lock == nil {
-			continue
-		}
-		errs = append(errs, removeGroup(c.clock, t.dir), t.lock.Close())
-		t.lock = nil
+		errs = append(errs, t.close(c.clock))
 	}
 	return errors.Join(errs...)
 }

@@ -75,8 +75,32 @@ func moveAside(dir string) error {
 	if err := os.Mkdir(leaf, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
+	return moveProcesses(dir, leaf)
+}
+
+// moveBack undoes moveAside when the last provider here closes: with other
+// directories than the leaf left, the kernel refuses, and that is fine.
+func moveBack(dir string, controllers []string) error {
+	leaf := filepath.Join(dir, workerLeaf)
+	others, err := filepath.Glob(filepath.Join(dir, ownerPrefix+"*"))
+	if err != nil || len(others) > 0 || len(controllers) == 0 {
+		return err
+	}
+	if _, err := os.Stat(leaf); err != nil {
+		return nil // nothing was moved
+	}
+	if err := writeFile(filepath.Join(dir, "cgroup.subtree_control"), "-"+strings.Join(controllers, " -")); err != nil {
+		return nil // somebody else's children use them
+	}
+	if err := moveProcesses(leaf, dir); err != nil {
+		return err
+	}
+	return unix.Rmdir(leaf)
+}
+
+func moveProcesses(from, to string) error {
 	for range 100 {
-		b, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
+		b, err := os.ReadFile(filepath.Join(from, "cgroup.procs"))
 		if err != nil {
 			return err
 		}
@@ -85,13 +109,13 @@ func moveAside(dir string) error {
 			return nil
 		}
 		for _, pid := range pids {
-			err := writeFile(filepath.Join(leaf, "cgroup.procs"), pid)
+			err := writeFile(filepath.Join(to, "cgroup.procs"), pid)
 			if err != nil && !errors.Is(err, unix.ESRCH) {
 				return fmt.Errorf("process %s: %w", pid, err)
 			}
 		}
 	}
-	return errors.New("processes keep appearing in " + dir)
+	return errors.New("processes keep appearing in " + from)
 }
 
 func cgroupFault(dir string, err error) error {

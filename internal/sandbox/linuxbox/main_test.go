@@ -1,6 +1,7 @@
 package linuxbox
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"testing"
@@ -14,6 +15,16 @@ import (
 
 func TestMain(m *testing.M) {
 	Init()
+	if len(os.Args) == 2 {
+		switch os.Args[1] {
+		case testWorkerArg:
+			os.Exit(testWorker())
+		case testOpenArg:
+			_, err := Open(Config{})
+			fmt.Println(err)
+			os.Exit(0)
+		}
+	}
 	code := m.Run()
 	if err := goleak.Find(); code == 0 && err != nil {
 		fmt.Println("goroutines left:", err)
@@ -21,6 +32,8 @@ func TestMain(m *testing.M) {
 	}
 	os.Exit(code)
 }
+
+func backgroundForWorker() context.Context { return context.Background() }
 
 // needBoxes skips on a machine that cannot have boxes: no root, or no cgroup
 // controllers in sight. Whatever else goes wrong is a failure.

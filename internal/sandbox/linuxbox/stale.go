@@ -59,6 +59,20 @@ func lockDir(dir string) (*os.File, error) {
 	return f, nil
 }
 
+// lockBase keeps providers that share a parent from opening and closing at the
+// same time: one may just be taking away what the other builds upon.
+func lockBase(base string) (unlock func(), err error) {
+	f, err := os.Open(base)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return func() { _ = f.Close() }, nil
+}
+
 // removeStale removes what workers that died left beside our directory, and
 // kills what may still run there. Directories of living owners are locked.
 func removeStale(clk clock.Clock, base string, log *slog.Logger) {

@@ -1,0 +1,309 @@
+package linuxbox
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"github.com/gavel-oj/gavel/internal/sandbox"
+)
+
+func shell(script string) *sandbox.Spec {
+	return &sandbox.Spec{Argv: []string{"/bin/sh", "-c", script}, Limits: roomyLimits(), Profile: sandbox.ProfileRun}
+}
+
+func ownLayout(t *testing.T) layout {
+	t.Helper()
+	needBoxes(t)
+	l, err := detectLayout()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// cgroupsOf lists the cgroups that providers of a process made, and the leaf
+// that processes are moved to. Other workers may be at work beside us.
+func cgroupsOf(t *testing.T, pid int) (dirs []string) {
+	t.Helper()
+	for _, base := range ownLayout(t).bases() {
+		for _, pattern := range []string{fmt.Sprintf("%s%d-*", ownerPrefix, pid), workerLeaf} {
+			found, err := filepath.Glob(filepath.Join(base, pattern))
+			if err != nil {
+				t.Fatal(err)
+			}
+			dirs = append(dirs, found...)
+		}
+	}
+	return dirs
+}
+
+func TestNothingIsLeftAfterClose(t *testing.T) {
+	before := cgroupsOf(t, os.Getpid())
+	mountsBefore, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := open(t, Config{})
+	var inits []int
+	for range 2 {
+		b, err := p.Open(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := b.Run(t.Context(), shell("echo x >/w/x; echo x >/tmp/x")); err != nil {
+			t.Fatal(err)
+		}
+		inits = append(inits, b.(*box).slot.proc.Pid)
+	}
+	if len(cgroupsOf(t, os.Getpid())) == len(before) {
+		t.Error("no cgroups while boxes are open: this test looks in the wrong place")
+	}
+	if err := p.Close(); err != nil {
+		t.Error(err)
+	}
+	if diff := cmp.Diff(before, cgroupsOf(t, os.Getpid())); diff != "" {
+		t.Errorf("cgroups before and after (-before +after)\n%s", diff)
+	}
+	mountsAfter, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(mountsBefore), string(mountsAfter)); diff != "" {
+		t.Errorf("mounts before and after (-before +after)\n%s", diff)
+	}
+	for _, pid := range inits {
+		if err := unix.Kill(pid, 0); !errors.Is(err, unix.ESRCH) {
+			t.Errorf("init %d: %v, want no such process", pid, err)
+		}
+	}
+	if err := p.Close(); err != nil {
+		t.Errorf("closing twice: %v", err)
+	}
+	if _, err := p.Open(t.Context()); err == nil {
+		t.Error("a closed provider opens boxes")
+	}
+}
+
+func TestStaleCgroupsOfDeadOwnersAreRemovedAndThoseOfLivingKept(t *testing.T) {
+	l := ownLayout(t)
+	sleeper := exec.Command("sleep", "1000")
+	if err := sleeper.Start(); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- sleeper.Wait() }()
+	defer sleeper.Process.Kill()
+
+	var stale, living []string
+	for i, base := range l.bases() {
+		dead := filepath.Join(base, ownerPrefix+"999999-1")
+		run := filepath.Join(dead, "slot0-1", "run1")
+		alive := filepath.Join(base, ownerPrefix+"999999-2")
+		for _, dir := range []string{run, alive} {
+			if err := os.MkdirAll(dir, 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+		lock, err := lockDir(alive)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer os.Remove(alive)
+		defer lock.Close()
+		if i == 0 {
+			if err := writeFile(filepath.Join(run, "cgroup.procs"), strconv.Itoa(sleeper.Process.Pid)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		stale, living = append(stale, dead), append(living, alive)
+	}
+	p := open(t, Config{noProof: true})
+	defer p.Close()
+	for _, dir := range stale {
+		if _, err := os.Stat(dir); err == nil {
+			t.Errorf("%s is still there", dir)
+		}
+	}
+	for _, dir := range living {
+		if _, err := os.Stat(dir); err != nil {
+			t.Errorf("the cgroup of a living owner is gone: %v", err)
+		}
+	}
+	<-done // killed
+}
+
+// testWorkerArg makes the test binary a worker that only runs one program.
+const testWorkerArg = "gavel-box-test-worker"
+
+func testWorker() int {
+	p, err := Open(Config{noProof: true})
+	if err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	b, err := p.Open(backgroundForWorker())
+	if err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	spec := shell("echo started; while :; do sleep 1 & wait; done")
+	spec.Stdout = os.Stdout
+	spec.Limits.Wall = 10 * time.Minute
+	_, err = b.Run(backgroundForWorker(), spec)
+	fmt.Println(err)
+	return 1
+}
+
+func TestKilledWorkerTakesItsProgramsWithIt(t *testing.T) {
+	needBoxes(t)
+	worker := exec.Command("/proc/self/exe", testWorkerArg)
+	out, err := worker.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := worker.Start(); err != nil {
+		t.Fatal(err)
+	}
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil || line != "started\n" {
+		t.Fatalf("worker said %q, %v", line, err)
+	}
+	// The init and the program, by the cgroups they are in.
+	var pidfds []unix.PollFd
+	for _, dir := range cgroupsOf(t, worker.Process.Pid) {
+		if filepath.Base(dir) == workerLeaf {
+			continue
+		}
+		for _, pid := range processesBelow(dir) {
+			fd, err := unix.PidfdOpen(pid, 0)
+			if err == nil {
+				defer unix.Close(fd)
+				pidfds = append(pidfds, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
+			}
+		}
+	}
+	if len(pidfds) < 2 {
+		t.Fatalf("%d processes found in the worker's boxes, want the init and the program at least", len(pidfds))
+	}
+	if err := worker.Process.Signal(syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	_ = worker.Wait()
+	for i := range pidfds {
+		if n, err := unix.Poll(pidfds[i:i+1], 20_000); err != nil || n != 1 {
+			t.Errorf("a process of the box outlives its worker (%d, %v)", n, err)
+		}
+	}
+	p := open(t, Config{noProof: true})
+	defer p.Close()
+	for _, dir := range cgroupsOf(t, worker.Process.Pid) {
+		if filepath.Base(dir) != workerLeaf { // ours as well
+			t.Errorf("%s is still there", dir)
+		}
+	}
+}
+
+func processesBelow(dir string) (pids []int) {
+	_ = filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+		if err == nil && d.IsDir() {
+			b, _ := os.ReadFile(filepath.Join(path, "cgroup.procs"))
+			for _, s := range strings.Fields(string(b)) {
+				pid, _ := strconv.Atoi(s)
+				pids = append(pids, pid)
+			}
+		}
+		return nil
+	})
+	return pids
+}
+
+func TestSlotIsReplacedAfterItsNumberOfRuns(t *testing.T) {
+	p := open(t, Config{noProof: true, MaxRuns: 2})
+	defer p.Close()
+	b, err := p.Open(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[*slot]bool{}
+	for range 5 {
+		s, err := b.(*box).ensure()
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen[s] = true
+		if _, err := b.Run(t.Context(), shell("exit 0")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(seen) != 3 {
+		t.Errorf("5 runs took %d slots, want 3", len(seen))
+	}
+}
+
+func TestLostInitIsAFaultAndTheNextRunWorks(t *testing.T) {
+	p := open(t, Config{noProof: true})
+	defer p.Close()
+	b, err := p.Open(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec := shell("echo started; while :; do :; done")
+	spec.Stdout = writerFunc(func(data []byte) (int, error) {
+		b.(*box).slot.kill()
+		return len(data), nil
+	})
+	_, err = b.Run(t.Context(), spec)
+	if fault, ok := errors.AsType[*sandbox.Fault](err); !ok || fault.Op != "supervise" {
+		t.Errorf("error %v, want a fault of supervision", err)
+	}
+	if res, err := b.Run(t.Context(), shell("exit 3")); err != nil || res.ExitCode != 3 {
+		t.Errorf("%+v, %v", res, err)
+	}
+}
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
+
+func TestOpenWithoutInitIsRefused(t *testing.T) {
+	initCalled = false
+	defer func() { initCalled = true }()
+	if _, err := Open(Config{}); err == nil || !strings.Contains(err.Error(), "Init") {
+		t.Errorf("error %v, want one that names Init", err)
+	}
+}
+
+// testOpenArg makes the test binary only open a provider and print the error.
+const testOpenArg = "gavel-box-test-open"
+
+func TestWithoutRootTheFaultNamesTheCure(t *testing.T) {
+	needBoxes(t)
+	cmd := exec.Command("/proc/self/exe", testOpenArg)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	out, err := cmd.CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "run the worker as root") {
+		t.Errorf("%q, %v", out, err)
+	}
+}
+
+func TestUnwritableCgroupIsAFaultWithAHint(t *testing.T) {
+	needBoxes(t)
+	const base = "/sys/kernel" // nobody makes directories there
+	_, err := openCgroups(layout{{1, base}, {1, base}, {1, base}}, nil)
+	fault, ok := errors.AsType[*sandbox.Fault](err)
+	if !ok || fault.Op != "cgroup" || !strings.Contains(fault.Hint, base) {
+		t.Errorf("error %v", err)
+	}
+}

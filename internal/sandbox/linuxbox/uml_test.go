@@ -1,0 +1,96 @@
+package linuxbox
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gavel-oj/gavel/internal/sandbox/boxtest"
+	"github.com/gavel-oj/gavel/internal/testkit"
+)
+
+// umlInit is the first process of the virtual machine. The kernel passes no
+// exit status on, so the script prints one.
+//
+// The worker's cgroup is a unit's, as under systemd: not the root of the
+// hierarchy, with the worker's processes in it.
+const umlInit = `#!/bin/sh
+PATH=/usr/sbin:/usr/bin:/sbin:/bin
+mount -t proc proc /proc
+mount -t sysfs sysfs /sys
+mount -t tmpfs -o mode=0755 tmpfs /run
+mount -t tmpfs tmpfs /dev/shm 2>/dev/null
+mkdir /run/cases
+cp %[1]s/box.test %[1]s/hostile /run/cases/
+chmod -R a+rX /run/cases
+mount -t tmpfs tmpfs /tmp
+mount -t cgroup2 -o nsdelegate cgroup2 /sys/fs/cgroup
+echo "+memory +pids" >/sys/fs/cgroup/cgroup.subtree_control
+mkdir -p /sys/fs/cgroup/gavel.service
+echo $$ >/sys/fs/cgroup/gavel.service/cgroup.procs
+cd /run/cases
+HOME=/tmp ./box.test -test.v -test.run '%[2]s' -test.timeout 10m -boxtest.programs=/run/cases
+echo "UML-RESULT exit=$? left=$(find /sys/fs/cgroup -name 'gavel-boxes*' | wc -l)"
+echo o >/proc/sysrq-trigger
+sleep 60
+`
+
+// umlCases are the tests to run in there: the conformance suite, and those of
+// this package that depend on the kind of cgroup.
+const umlCases = "^(TestConformance|TestStale.*|TestKilledWorker.*|TestNothingIsLeft.*)$"
+
+// TestOnCgroupV2UnderUML runs the suite on a real cgroup v2 hierarchy, in a
+// user-mode kernel: an ordinary process, whatever the host's cgroups are.
+func TestOnCgroupV2UnderUML(t *testing.T) {
+	if testing.Short() {
+		t.Skip("boots a virtual machine")
+	}
+	kernel, err := exec.LookPath("linux.uml")
+	if err != nil {
+		testkit.Missing(t, testkit.UML, "linux.uml not found: apt-get install user-mode-linux")
+	}
+	dir := t.TempDir()
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	build := exec.CommandContext(t.Context(), "go", "test", "-c", "-o", filepath.Join(dir, "box.test"), ".")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build the test binary: %v\n%s", err, out)
+	}
+	if err := boxtest.Compile(t.Context(), dir); err != nil {
+		t.Fatal(err)
+	}
+	script := filepath.Join(dir, "init.sh")
+	if err := os.WriteFile(script, fmt.Appendf(nil, umlInit, dir, umlCases), 0o755); err != nil {
+		t.Fatal(err)
+	}
+
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	machine := exec.CommandContext(ctx, kernel, "quiet", "mem=640M", "root=/dev/root", "rootfstype=hostfs", "rootflags=/",
+		"ro", "init="+script, "con0=fd:0,fd:1", "con=null", "umid=gavel-"+filepath.Base(dir))
+	machine.Dir = dir
+	machine.Env = append(os.Environ(), "HOME="+dir, "TMPDIR=/dev/shm")
+	var console bytes.Buffer
+	machine.Stdout, machine.Stderr = &console, &console
+	err = machine.Run()
+	text := strings.ReplaceAll(console.String(), "\r", "")
+
+	result := regexp.MustCompile(`(?m)^UML-RESULT exit=(\d+) left=(\d+)$`).FindStringSubmatch(text)
+	passed := len(regexp.MustCompile(`(?m)^\s*--- PASS`).FindAllString(text, -1))
+	skipped := len(regexp.MustCompile(`(?m)^\s*--- SKIP`).FindAllString(text, -1))
+	if result == nil || result[1] != "0" || result[2] != "0" || passed < 100 || !strings.Contains(text, "Layout:v2") {
+		t.Fatalf("machine ended with %v, result %q, %d passed\n%s", err, result, passed, tail(text, 40000))
+	}
+	t.Logf("cgroup v2: %d passed, %d skipped", passed, skipped)
+}
+
+func tail(s string, n int) string { return s[max(0, len(s)-n):] }
