@@ -1,0 +1,36 @@
+package worker
+
+import (
+	"time"
+
+	"github.com/gavel-oj/gavel/gavelapi"
+	"github.com/gavel-oj/gavel/internal/problem"
+)
+
+// What wallBound allows for each run besides its limits, and how often the
+// engine may run a test (a TLE near the limit is repeated twice).
+const (
+	perRunOverhead   = 2 * time.Second
+	comparatorWall   = 5 * time.Second
+	maxRunsPerTest   = 3
+	checkerBuildRuns = 1
+)
+
+// wallBound is the longest that an honest judging can take: every limit of
+// every step reached, one after the other. A run past it hangs, and its
+// heartbeats must not make it look alive. It is far above what judgings take;
+// it only has to be finite and never too small.
+func wallBound(l gavelapi.Limits, m problem.Manifest, compileWall, slack time.Duration) time.Duration {
+	compile := compileWall
+	if pkg := 2*time.Duration(m.Limits.CompileCPUMS)*time.Millisecond + time.Second; m.Limits.CompileCPUMS > 0 {
+		compile = max(compile, pkg)
+	}
+	test := maxRunsPerTest * (time.Duration(l.WallUS)*time.Microsecond + perRunOverhead)
+	bound := slack + compile + perRunOverhead
+	check := comparatorWall
+	if m.Checker.Kind == problem.CheckerProgram {
+		bound += checkerBuildRuns * (compile + perRunOverhead)
+		check = 2*time.Duration(m.Limits.ValidationCPUMS)*time.Millisecond + time.Second + perRunOverhead
+	}
+	return bound + time.Duration(len(m.Tests))*(test+maxRunsPerTest*check)
+}

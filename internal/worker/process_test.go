@@ -1,0 +1,3 @@
+package worker
+
+func runAsWorker() bool { return false }

@@ -1,0 +1,108 @@
+package worker
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/gavel-oj/gavel/gavelapi"
+	"github.com/gavel-oj/gavel/internal/judge"
+	"github.com/gavel-oj/gavel/internal/verdict"
+)
+
+// maxFaultBytes cuts fault messages: they are for people.
+const maxFaultBytes = 4 << 10
+
+// wireReport turns an engine's report into the wire form.
+func (w *Worker) wireReport(l gavelapi.Lease, r *judge.Report, stages map[string]int64) gavelapi.Report {
+	out := gavelapi.Report{
+		Verdict: string(r.Verdict),
+		Compile: gavelapi.CompileInfo{
+			Log: r.Compile.Log, LogCut: r.Compile.LogCut, Reason: string(r.Compile.Fired),
+			CPUUS: r.Compile.CPU.Microseconds(), WallUS: r.Compile.Wall.Microseconds(),
+		},
+		Tests:      make([]gavelapi.TestResult, 0, len(r.Tests)),
+		Limits:     l.Limits,
+		Provenance: w.provenance(l, stages),
+	}
+	out.Provenance.Toolchain, out.Provenance.CheckerToolchain = r.Toolchain, r.CheckerToolchain
+	for name, d := range r.Stages {
+		out.Provenance.Stages[name] = d.Microseconds()
+	}
+	for _, t := range r.Tests {
+		row := gavelapi.TestResult{
+			Name: t.Name, Sample: t.Sample, Verdict: string(t.Verdict), Reason: string(t.Reason),
+			CPUUS: t.CPU.Microseconds(), WallUS: t.Wall.Microseconds(),
+			MemoryBytes: t.MemoryBytes, OutputBytes: t.OutputBytes,
+			ExitCode: t.ExitCode, Signal: t.Signal, Message: t.Message,
+		}
+		out.Tests = append(out.Tests, row)
+		out.CPUUS = max(out.CPUUS, row.CPUUS)
+		out.WallUS = max(out.WallUS, row.WallUS)
+		out.MemoryBytes = max(out.MemoryBytes, row.MemoryBytes)
+	}
+	return out
+}
+
+// faultReport is the wire form of an attempt that the system failed. What is
+// not a *judge.Fault is blamed on this machine: whatever it is, it is not the
+// user's.
+func (w *Worker) faultReport(l gavelapi.Lease, err error, stages map[string]int64) gavelapi.Report {
+	f := &gavelapi.Fault{Blame: gavelapi.BlameHost, Message: err.Error()}
+	if jf, ok := errors.AsType[*judge.Fault](err); ok {
+		f.Message = strings.TrimPrefix(jf.Error(), string(jf.Blame)+": ")
+		switch jf.Blame {
+		case judge.BlameHost, judge.BlameToolchain, judge.BlamePackage, judge.BlameChecker:
+			f.Blame = string(jf.Blame)
+		}
+	}
+	f.Message = strings.ToValidUTF8(f.Message, "�")
+	if len(f.Message) > maxFaultBytes {
+		f.Message = strings.ToValidUTF8(f.Message[:maxFaultBytes], "") + "…"
+	}
+	return gavelapi.Report{Fault: f, Tests: []gavelapi.TestResult{}, Limits: l.Limits, Provenance: w.provenance(l, stages)}
+}
+
+func (w *Worker) provenance(l gavelapi.Lease, stages map[string]int64) gavelapi.Provenance {
+	c := w.cfg.Capabilities
+	if stages == nil {
+		stages = map[string]int64{}
+	}
+	return gavelapi.Provenance{
+		WorkerBuild: c.Build, Kernel: c.Kernel, MemoryMeter: c.MemoryMeter, CPUMeter: w.cfg.CPUMeter,
+		PackageDigest: l.PackageDigest, Stages: stages,
+	}
+}
+
+// checkReport refuses what an engine must never return, so that its mistake
+// cannot pass for a verdict.
+func checkReport(r *judge.Report, tests int) error {
+	switch r.Verdict {
+	case verdict.CE:
+		return nil
+	case verdict.AC, verdict.WA, verdict.TLE, verdict.MLE, verdict.OLE, verdict.RE:
+	default:
+		return fmt.Errorf("the engine returned %q, which is no verdict", r.Verdict)
+	}
+	if len(r.Tests) != tests || tests == 0 {
+		return fmt.Errorf("the engine returned %d tests for a package with %d", len(r.Tests), tests)
+	}
+	return nil
+}
+
+// task is the engine's view of a lease; its package is added when fetched.
+func task(l gavelapi.Lease) judge.Task {
+	stop := judge.StopFirst
+	if l.StopRule == string(judge.StopAll) {
+		stop = judge.StopAll
+	}
+	us := func(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
+	return judge.Task{
+		Source: l.Source, SourceName: l.SourceName, Language: l.Language, Stop: stop,
+		Limits: judge.Limits{
+			CPU: us(l.Limits.CPUUS), Wall: us(l.Limits.WallUS), MemoryBytes: l.Limits.MemoryBytes,
+			OutputBytes: l.Limits.OutputBytes, Processes: l.Limits.Processes,
+		},
+	}
+}

@@ -1,0 +1,222 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"sync/atomic"
+	"time"
+
+	"github.com/gavel-oj/gavel/gavelapi"
+	"github.com/gavel-oj/gavel/internal/judge"
+)
+
+// Why a run ends before its engine is done, besides errLost.
+var (
+	errHandBack = errors.New("the worker is stopping and hands its work back")
+	errStuck    = errors.New("the judging took longer than all of its limits together allow")
+	errUndead   = errors.New("the engine does not return although it was told to stop")
+)
+
+// killLimit is how long an engine may take to return once its context ended.
+const killLimit = 10 * time.Second
+
+// run is one lease being worked on, in one slot.
+type run struct {
+	w      *Worker
+	lease  gavelapi.Lease
+	log    *slog.Logger
+	keeper *keeper
+	cancel context.CancelCauseFunc
+	phase  atomic.Pointer[gavelapi.Progress]
+	stages map[string]int64 // µs
+
+	// undead is closed by the engine's goroutine; nil when the engine has
+	// returned or never ran.
+	undead <-chan struct{}
+}
+
+// serve does one lease from its first heartbeat to the end of its slot.
+func (w *Worker) serve(l gavelapi.Lease, received time.Time) {
+	// Its own context: the end of work (a hand-back) kills the run, while
+	// heartbeats go on until the lease is off our hands.
+	ctx, cancel := context.WithCancelCause(w.work)
+	defer cancel(nil)
+	r := &run{
+		w: w, lease: l, cancel: cancel, stages: map[string]int64{},
+		log: w.log.With("job", l.JobID, "gen", l.LeaseGen, "submission", l.SubmissionID),
+	}
+	r.phase.Store(&gavelapi.Progress{Phase: "fetching"})
+	r.keeper = newKeeper(w, l, received, cancel, r.phase.Load)
+	w.started(r)
+	defer w.freed(r)
+
+	keepCtx, stopKeeping := context.WithCancel(w.send)
+	defer stopKeeping()
+	kept := make(chan struct{})
+	go func() { defer close(kept); r.keeper.keep(keepCtx) }()
+	defer func() { stopKeeping(); <-kept }()
+
+	report, err := r.judge(ctx)
+	r.finish(ctx, report, err)
+	if r.undead != nil {
+		r.bury()
+	}
+}
+
+// judge waits for the first heartbeat, gets the package and runs the engine.
+func (r *run) judge(ctx context.Context) (*gavelapi.Report, error) {
+	clk := r.w.clk
+	began := clk.Now()
+	lap := func(stage string) {
+		now := clk.Now()
+		r.stages[stage] = now.Sub(began).Microseconds()
+		began = now
+	}
+	select {
+	case <-r.keeper.confirmed:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	lap("confirm")
+	pkg, done, err := r.w.cache.get(ctx, r.lease.PackageDigest)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if r.undead == nil { // else something may still read it
+			done()
+		}
+	}()
+	lap("fetch")
+
+	t := task(r.lease)
+	t.Package = pkg
+	bound := wallBound(r.lease.Limits, pkg.Manifest, r.w.cfg.CompileWall(t.Language), r.w.cfg.Slack)
+	r.phase.Store(&gavelapi.Progress{Phase: string(judge.PhaseCompiling), TestsTotal: len(pkg.Manifest.Tests)})
+	rep, err := r.evaluate(ctx, t, bound)
+	lap("judge")
+	if err != nil {
+		return nil, err
+	}
+	if err := checkReport(rep, len(pkg.Manifest.Tests)); err != nil {
+		return nil, hostFault("the engine's answer is unusable", err)
+	}
+	wire := r.w.wireReport(r.lease, rep, r.stages)
+	return &wire, nil
+}
+
+// evaluate runs the engine. It stops waiting for an engine that ignores the
+// end of its context, so that one hanging run cannot hang the agent.
+func (r *run) evaluate(ctx context.Context, t judge.Task, bound time.Duration) (*judge.Report, error) {
+	type outcome struct {
+		rep *judge.Report
+		err error
+	}
+	result := make(chan outcome, 1)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		rep, err := r.engine(ctx, t)
+		result <- outcome{rep, err}
+	}()
+	stuck := r.w.clk.After(bound)
+	for {
+		select {
+		case o := <-result:
+			return o.rep, o.err
+		case <-stuck:
+			stuck = nil
+			r.log.Error("run is stuck: no more heartbeats for it, and it is being killed", "bound_ms", bound.Milliseconds())
+			r.keeper.silence()
+			r.cancel(errStuck)
+		case <-ctx.Done():
+			select {
+			case o := <-result:
+				return o.rep, o.err
+			case <-r.w.clk.After(killLimit):
+				r.undead = ended
+				return nil, errUndead
+			}
+		}
+	}
+}
+
+// engine turns a panic into a fault: one broken job must not take the other
+// slots with it.
+func (r *run) engine(ctx context.Context, t judge.Task) (rep *judge.Report, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			r.log.Error("the engine panicked", "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+			rep, err = nil, hostFault("the engine panicked; the worker's log has the stack", fmt.Errorf("%v", p))
+		}
+	}()
+	return r.w.cfg.Judge.Judge(ctx, t, func(p judge.Progress) {
+		r.phase.Store(&gavelapi.Progress{Phase: string(p.Phase), TestsDone: p.TestsDone, TestsTotal: p.TestsTotal})
+	})
+}
+
+// finish decides what becomes of the attempt. ctx is the run's: its cause says
+// who ended it, if anybody did.
+func (r *run) finish(ctx context.Context, report *gavelapi.Report, err error) {
+	cause := context.Cause(ctx)
+	switch {
+	case errors.Is(cause, errLost):
+		r.log.Warn("lease is dead, its work is dropped", "reason", cause)
+	case err == nil:
+		r.deliver(*report)
+	case errors.Is(err, errUndead):
+		// Whatever else is wrong, this machine cannot be trusted with the
+		// job any more; a hand-back at a stop still helps the next worker.
+		r.log.Error("the engine does not stop; the slot is lost until it does", "cause", cause)
+		r.keeper.silence()
+		if errors.Is(cause, errHandBack) {
+			r.w.release(r.lease, "shutdown")
+		}
+	case errors.Is(cause, errStuck):
+		r.deliver(r.w.faultReport(r.lease, hostFault(errStuck.Error(), err), r.stages))
+	case errors.Is(cause, errHandBack):
+		r.w.release(r.lease, "shutdown")
+	case cause != nil: // the agent ends for good and may call no more
+		r.log.Warn("work is dropped", "reason", cause)
+	default:
+		r.log.Warn("job failed by a fault of the system", "error", err)
+		r.deliver(r.w.faultReport(r.lease, err, r.stages))
+	}
+}
+
+// bury waits, in the slot that is lost, for an engine that was given up.
+func (r *run) bury() {
+	r.w.slotDied()
+	select {
+	case <-r.undead:
+		r.log.Warn("the engine returned after all; the slot is back")
+		r.w.slotRevived()
+	case <-r.w.work.Done():
+	}
+}
+
+// deliver saves the result, reports it, and holds the slot until it is
+// answered or the lease is lost; a result that is not answered by then stays
+// in the outbox and is sent on from there.
+func (r *run) deliver(rep gavelapi.Report) {
+	p := *r.phase.Load()
+	p.Phase = "reporting"
+	r.phase.Store(&p)
+	e := entry{
+		LeaseToken: r.lease.LeaseToken, JobID: r.lease.JobID, LeaseGen: r.lease.LeaseGen,
+		SubmissionID: r.lease.SubmissionID, Report: rep,
+	}
+	if err := r.w.outbox.put(e); err != nil {
+		r.log.Error("result cannot be saved; it is sent from memory, and no new work is taken", "error", err)
+		r.w.keepInMemory(e, err)
+	}
+	select {
+	case <-r.w.post(e):
+	case <-r.keeper.gone:
+		r.log.Warn("lease is dead before its result was answered; the result stays in the outbox and is sent on")
+	case <-r.w.work.Done(): // the agent stops, and gives reports their last time without us
+	}
+}
