@@ -36,7 +36,9 @@ func (s *server) outermost(next http.Handler) http.Handler {
 		info := &reqInfo{requestID: requestID(r), bodyLimit: MaxJSONBytes}
 		r = r.WithContext(withInfo(r.Context(), info))
 		gw := &guardedWriter{ResponseWriter: w, control: http.NewResponseController(w), clock: s.Clock}
-		gw.extend() // also for the "100 Continue" that reading a body may send
+		if r.ProtoMajor == 1 {
+			gw.extend() // for the "100 Continue" that reading a body may send
+		}
 		info.body = newGuardedBody(r.Body, gw.control, s.Clock)
 		r.Body, gw.body = info.body, info.body
 		h := w.Header()

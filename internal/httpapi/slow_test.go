@@ -38,10 +38,14 @@ func (l *pipeListener) Addr() net.Addr { return &net.UnixAddr{Name: "pipe"} }
 
 // inBubble runs a server over pipes; dial makes a connection to it.
 func inBubble(t *testing.T, fake *apitest.Fake, test func(t *testing.T, dial func() net.Conn)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		logger := slog.New(slog.DiscardHandler)
 		l := &pipeListener{conns: make(chan net.Conn), done: make(chan struct{})}
 		srv := httpapi.NewServer(httpapi.New(httpapi.Config{Service: fake, Logger: logger, TempDir: t.TempDir()}), logger)
+		srv.Protocols = &http.Protocols{}
+		srv.Protocols.SetHTTP1(true)
+		srv.Protocols.SetUnencryptedHTTP2(true)
 		served := make(chan error)
 		go func() { served <- srv.Serve(l) }()
 		test(t, func() net.Conn {
@@ -100,6 +104,48 @@ func TestALongPollOutlivesTheDeadlineOfItsBody(t *testing.T) {
 		send(c, head("POST", "/v1/worker/heartbeat", apitest.WorkerToken, len(goodHeartbeat))+goodHeartbeat)
 		if status, text = answerOf(t, c); status != 200 {
 			t.Errorf("heartbeat on the same connection: %d %s", status, text)
+		}
+	})
+}
+
+// With TLS connections are HTTP/2, where a deadline that passes resets the
+// stream whether somebody is writing or not.
+func TestALongPollOutlivesDeadlinesOverHTTP2(t *testing.T) {
+	fake := apitest.New()
+	fake.Before = func(ctx context.Context, method string) error {
+		if method != "Claim" {
+			return nil
+		}
+		select {
+		case <-time.After(25 * time.Second):
+			return nil
+		case <-ctx.Done():
+			return fmt.Errorf("the request's context ended: %w", ctx.Err())
+		}
+	}
+	inBubble(t, fake, func(t *testing.T, dial func() net.Conn) {
+		tr := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return dial(), nil }}
+		tr.Protocols = &http.Protocols{}
+		tr.Protocols.SetUnencryptedHTTP2(true)
+		defer tr.CloseIdleConnections()
+		for _, tc := range []struct {
+			path, body string
+		}{{"/v1/worker/claim", goodClaim}, {"/v1/worker/heartbeat", goodHeartbeat}} {
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://x"+tc.path, strings.NewReader(tc.body))
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.Header.Set("Authorization", "Bearer "+apitest.WorkerToken)
+			req.Header.Set("Gavel-Protocol", "1")
+			resp, err := tr.RoundTrip(req)
+			if err != nil {
+				t.Fatalf("%s: %v", tc.path, err)
+			}
+			body, err := io.ReadAll(resp.Body)
+			resp.Body.Close()
+			if resp.StatusCode != 200 || resp.ProtoMajor != 2 || err != nil {
+				t.Errorf("%s: %s %d, %v: %s", tc.path, resp.Proto, resp.StatusCode, err, body)
+			}
 		}
 	})
 }
