@@ -81,3 +81,22 @@ func TestDocumentResolvesAndDescribesErrors(t *testing.T) {
 		t.Error("the document points elsewhere")
 	}
 }
+
+// TestReferenceNamesEveryRoute keeps docs/reference/api.md complete.
+func TestReferenceNamesEveryRoute(t *testing.T) {
+	page, err := os.ReadFile("../../docs/reference/api.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path := range newRig(t).document().Paths {
+		last := path[strings.LastIndexByte(path, '/')+1:]
+		if !strings.Contains(string(page), path) && !strings.Contains(string(page), "`"+last+"`") {
+			t.Errorf("the page lacks %s", path)
+		}
+	}
+	for _, limit := range []string{"4 MiB", "16 MiB", "1 GiB", "25 s", "20 s", "2 min / 1 h"} {
+		if !strings.Contains(string(page), limit) {
+			t.Errorf("the page lacks the limit %s", limit)
+		}
+	}
+}

@@ -1,0 +1,40 @@
+package cli_test
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/gavel-oj/gavel/internal/cli"
+)
+
+// TestReferenceNamesEveryCommandAndFlag keeps docs/reference/cli.md complete.
+func TestReferenceNamesEveryCommandAndFlag(t *testing.T) {
+	page, err := os.ReadFile("../../docs/reference/cli.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	parser, err := kong.New(&struct{ cli.Commands }{}, kong.Name("gavel"), kong.Vars{"default_url": cli.DefaultURL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, leaf := range parser.Model.Leaves(true) {
+		name := strings.SplitN(leaf.FullPath(), " <", 2)[0]
+		if !strings.Contains(string(page), "`"+name) {
+			t.Errorf("the page lacks %s", name)
+		}
+		for _, group := range leaf.AllFlags(true) {
+			for _, f := range group {
+				short := f.Short != 0 && strings.Contains(string(page), "-"+string(f.Short))
+				if f.Name != "help" && !short && !strings.Contains(string(page), "--"+f.Name) {
+					t.Errorf("the page lacks --%s of %s", f.Name, name)
+				}
+			}
+		}
+	}
+	if !strings.Contains(string(page), cli.DefaultURL) || !strings.Contains(string(page), cli.DefaultTokenFile) {
+		t.Error("the page names other defaults than the program")
+	}
+}
