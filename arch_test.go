@@ -56,6 +56,11 @@ var layers = []layer{
 		reason:   "the far side of a slow line: what it knows comes with the lease, so that a worker needs no database and leaks none",
 	},
 	{
+		packages: []string{"internal/worker"},
+		never:    append([]string{"internal/up", "internal/serve"}, arbiterSide...),
+		reason:   "as judging; it meets the arbiter through the client only, like anybody's worker",
+	},
+	{
 		packages: []string{"internal/judge", "internal/judge/checker"},
 		never:    []string{"internal/sandbox/linuxbox"},
 		reason:   "judging is told which box to use, so that it is tested without one and runs in another",
