@@ -1,0 +1,6 @@
+import math
+import sys
+
+n, *numbers = map(int, sys.stdin.buffer.read().split())
+pegs = list(zip(numbers[::2], numbers[1::2]))
+print(sum(math.dist(a, b) for a, b in zip(pegs, pegs[1:] + pegs[:1])))

@@ -1,0 +1,13 @@
+def main():
+    n, m, x = map(int, input().split())
+    seen = [0] * m
+    pairs = 0
+    for _ in range(n):
+        r = x % m
+        pairs += seen[-r]
+        seen[r] += 1
+        x = (1103515245 * x + 12345) & 0x7FFFFFFF
+    print(pairs)
+
+
+main()

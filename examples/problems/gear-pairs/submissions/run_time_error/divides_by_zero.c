@@ -1,0 +1,18 @@
+// Has no rest to divide by when m is 1. @EXPECTED_RESULTS@: RUN-ERROR
+#include <stdio.h>
+
+int main(void) {
+    static long long seen[1000];
+    long long n, m, x, pairs = 0;
+    if (scanf("%lld %lld %lld", &n, &m, &x) != 3) return 1;
+    volatile long long most = m - 1, rest;
+    while (n-- > 0) {
+        rest = x % most;
+        pairs += seen[(m - x % m) % m];
+        seen[x % m]++;
+        x = (1103515245 * x + 12345) % 2147483648LL;
+    }
+    (void)rest;
+    printf("%lld\n", pairs);
+    return 0;
+}

@@ -1,0 +1,17 @@
+// Counts in 32 bits, which are not enough for the largest box.
+#include <cstdint>
+#include <iostream>
+#include <vector>
+
+int main() {
+    std::int64_t n, m, x;
+    std::uint32_t pairs = 0;
+    std::cin >> n >> m >> x;
+    std::vector<std::uint32_t> seen(m);
+    for (; n > 0; --n) {
+        pairs += seen[(m - x % m) % m];
+        ++seen[x % m];
+        x = (1103515245 * x + 12345) & 0x7fffffff;
+    }
+    std::cout << pairs << '\n';
+}

@@ -1,0 +1,3 @@
+best = 0
+  run = 1
+print(best + run)

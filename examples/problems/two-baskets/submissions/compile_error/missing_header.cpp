@@ -1,0 +1,5 @@
+#include <baskets.h>
+
+int main() {
+    return fill_baskets();
+}

@@ -1,0 +1,3 @@
+# Deals the stones for ever.
+while True:
+    print("1 2 " * 1000)

@@ -1,0 +1,4 @@
+// @EXPECTED_RESULTS@: NO-OUTPUT
+int main(void) {
+    return 0;
+}

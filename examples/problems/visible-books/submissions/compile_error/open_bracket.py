@@ -1,0 +1,2 @@
+heights = list(map(int, input().split())
+print(len(heights))
