@@ -3,10 +3,7 @@ package linuxbox
 import (
 	"context"
 	"errors"
-	"fmt"
-	"os"
 	"sync"
-	"time"
 
 	"github.com/gavel-oj/gavel/internal/sandbox"
 )
@@ -17,6 +14,10 @@ var errClosed = errors.New("the box is closed")
 type box struct {
 	p     *Provider
 	index int
+
+	// busy is held during a run: Close kills first and then waits for the run
+	// to notice, so that no descriptor is closed under it.
+	busy sync.Mutex
 
 	mu     sync.Mutex // guards the fields below against Close
 	slot   *slot
@@ -53,7 +54,8 @@ func (b *box) retire(s *slot, why string) {
 	}
 }
 
-// Close implements sandbox.Box.
+// Close implements sandbox.Box. It may be called during a run, but not by one
+// of the run's writers.
 func (b *box) Close() error {
 	b.mu.Lock()
 	if b.closed {
@@ -67,6 +69,8 @@ func (b *box) Close() error {
 	var err error
 	if s != nil {
 		s.kill() // wakes a Run that is in progress
+		b.busy.Lock()
+		defer b.busy.Unlock()
 		err = s.end()
 	}
 	b.p.forget(b)
@@ -81,6 +85,8 @@ func (b *box) Run(ctx context.Context, spec *sandbox.Spec) (sandbox.Result, erro
 	if ctx.Err() != nil {
 		return sandbox.Result{}, context.Cause(ctx)
 	}
+	b.busy.Lock()
+	defer b.busy.Unlock()
 	s, err := b.readySlot()
 	if err != nil {
 		return sandbox.Result{}, err
@@ -121,12 +127,12 @@ type hostRun struct {
 	spec *sandbox.Spec
 
 	group          *runGroup
-	stdout, stderr *collector
-	readers        sync.WaitGroup
-	broken         string // not empty: why the slot must be replaced
+	stdout, stderr *collector // stdout is nil when it is the caller's descriptor
+	broken         string     // not empty: why the slot must be replaced
 }
 
 func (r *hostRun) run(ctx context.Context) (sandbox.Result, error) {
+	defer r.closeOutput()
 	req, fds, err := r.request()
 	if err != nil {
 		r.broken = "not prepared"
@@ -137,19 +143,21 @@ func (r *hostRun) run(ctx context.Context) (sandbox.Result, error) {
 	closeAll(fds)
 	if err != nil {
 		r.broken = "run not sent"
-		r.abandonOutput()
-		return sandbox.Result{}, &sandbox.Fault{Op: "supervise", Err: fmt.Errorf("send run: %w", err)}
+		return sandbox.Result{}, r.slot.lost(err)
 	}
-	r.startReaders()
-	out, files, err := r.await(ctx, req.wall)
-	if err != nil {
-		r.slot.kill() // no process may hold the pipes that the readers read
-		r.broken = "lost"
-		err = r.slot.lost(err)
+	asked := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(asked)
+		r.askKill(causeCancel)
+	})
+	out, files, err := r.await(req.wall + 2*endGrace)
+	if !stop() {
+		<-asked // or it could meet the next run
 	}
-	r.readers.Wait()
 	if err != nil {
 		closeAll(files)
+		r.broken = "lost"
+		err = r.slot.lost(err)
 		if ctx.Err() != nil {
 			err = context.Cause(ctx)
 		}
@@ -158,60 +166,19 @@ func (r *hostRun) run(ctx context.Context) (sandbox.Result, error) {
 	return r.result(ctx, out, files)
 }
 
-// abandonOutput closes pipes that no reader will close.
-func (r *hostRun) abandonOutput() {
-	for _, c := range []*collector{r.stdout, r.stderr} {
-		if c != nil {
-			c.abandon()
-		}
+func (r *hostRun) closeOutput() {
+	for _, c := range r.collectors() {
+		c.close()
 	}
 }
 
-func (r *hostRun) startReaders() {
+func (r *hostRun) collectors() (list []*collector) {
 	for _, c := range []*collector{r.stdout, r.stderr} {
 		if c != nil {
-			r.readers.Go(c.run)
+			list = append(list, c)
 		}
 	}
-}
-
-// await waits for the outcome. Meanwhile it passes a cancelled context on, and
-// ends a slot whose init does not answer.
-func (r *hostRun) await(ctx context.Context, wall time.Duration) (*outcome, []*os.File, error) {
-	done := make(chan struct{})
-	var watcher sync.WaitGroup
-	watcher.Go(func() {
-		cancelled := ctx.Done()
-		late := r.slot.p.clock.After(wall + 2*endGrace)
-		for {
-			select {
-			case <-done:
-				return
-			case <-cancelled:
-				cancelled = nil
-				r.askKill(causeCancel)
-			case <-late:
-				r.slot.kill()
-				return
-			}
-		}
-	})
-	defer watcher.Wait()
-	defer close(done)
-
-	kind, body, fds, err := r.slot.rx.next()
-	files := make([]*os.File, len(fds))
-	for i, fd := range fds {
-		files[i] = os.NewFile(uintptr(fd), "box file")
-	}
-	if err != nil {
-		return nil, files, err
-	}
-	if kind != msgResult {
-		return nil, files, fmt.Errorf("message %d from the box's init, want a result", kind)
-	}
-	out, err := unpackOutcome(body)
-	return out, files, err
+	return list
 }
 
 // askKill tells the init to end the run. The run may just have ended; the init

@@ -196,6 +196,7 @@ func (s *slotGroup) settle(pid int) error {
 
 // close removes the slot's directories; its processes are dead by then.
 func (s *slotGroup) close() error {
+	s.retireCurrent()
 	var errs []error
 	for _, t := range s.c.trees {
 		errs = append(errs, removeGroup(s.c.clock, filepath.Join(t.dir, s.name)))

@@ -17,6 +17,9 @@ type runGroup struct {
 	all  []string // distinct directories
 	used bool     // the init knows it
 
+	// Counters, kept open: they are read around every run.
+	peakFile, oomFile, pidsFile *os.File
+
 	memoryBytes int64
 	processes   int
 	// Counters before the run, because they are cumulative.
@@ -27,7 +30,7 @@ type runGroup struct {
 // counters noted. fresh means that the init has to be told of it.
 func (s *slotGroup) prepare(memoryBytes int64, processes int) (g *runGroup, fresh bool, err error) {
 	s.removeOld()
-	if s.cur != nil && !s.c.memory.reset(s.cur.dirs[ctlMemory]) {
+	if s.cur != nil && !s.c.memory.reset(s.cur) {
 		s.retireCurrent()
 	}
 	if s.cur == nil {
@@ -45,6 +48,7 @@ func (s *slotGroup) prepare(memoryBytes int64, processes int) (g *runGroup, fres
 
 func (s *slotGroup) retireCurrent() {
 	if s.cur != nil {
+		s.cur.closeCounters()
 		s.old = append(s.old, s.cur.all...)
 		s.cur = nil
 	}
@@ -83,7 +87,30 @@ func (s *slotGroup) newRun() (*runGroup, error) {
 	if err := s.c.memory.prepare(g.dirs[ctlMemory]); err != nil {
 		return nil, cgroupFault(g.dirs[ctlMemory], err)
 	}
+	if err := g.openCounters(); err != nil {
+		return nil, cgroupFault(g.dirs[ctlMemory], err)
+	}
 	return g, nil
+}
+
+func (g *runGroup) openCounters() (err error) {
+	memory := g.slot.c.memory
+	if g.peakFile, err = os.OpenFile(filepath.Join(g.dirs[ctlMemory], memory.peakFile()), memory.peakMode(), 0); err != nil {
+		return err
+	}
+	if g.oomFile, err = os.Open(filepath.Join(g.dirs[ctlMemory], memory.oomFile())); err != nil {
+		return err
+	}
+	g.pidsFile, err = os.Open(filepath.Join(g.dirs[ctlPids], "pids.events"))
+	return err
+}
+
+func (g *runGroup) closeCounters() {
+	for _, f := range []*os.File{g.peakFile, g.oomFile, g.pidsFile} {
+		if f != nil {
+			_ = f.Close()
+		}
+	}
 }
 
 // limit writes what differs from the last run.
@@ -117,13 +144,9 @@ func (g *runGroup) note() (err error) {
 	return nil
 }
 
-func (g *runGroup) oomKills() (int64, error) {
-	return readField(filepath.Join(g.dirs[ctlMemory], g.slot.c.memory.oomFile()), "oom_kill")
-}
+func (g *runGroup) oomKills() (int64, error) { return fieldOf(g.oomFile, "oom_kill") }
 
-func (g *runGroup) forkFails() (int64, error) {
-	return readField(filepath.Join(g.dirs[ctlPids], "pids.events"), "max")
-}
+func (g *runGroup) forkFails() (int64, error) { return fieldOf(g.pidsFile, "max") }
 
 // openMeter opens what the init needs of a fresh group, in the order of
 // runReq: CPU counter, OOM counter, v1 tasks files, v2 directory.
@@ -175,7 +198,7 @@ func (g *runGroup) atLimit(peakBytes int64) bool {
 }
 
 func (g *runGroup) read() (r readings, err error) {
-	if r.peakBytes, err = g.slot.c.memory.peak(g.dirs[ctlMemory]); err != nil {
+	if r.peakBytes, err = intOf(g.peakFile); err != nil {
 		return r, cgroupFault(g.dirs[ctlMemory], fmt.Errorf("memory peak: %w", err))
 	}
 	kills, err := g.oomKills()

@@ -1,25 +1,27 @@
 package linuxbox
 
 import (
+	"bytes"
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 )
 
 // memoryControl is the memory controller in one of its two versions.
 type memoryControl interface {
 	meter() string
 	oomFile() string
+	peakFile() string
+	peakMode() int // how to open it
 	// prepare sets what does not depend on the run.
 	prepare(dir string) error
 	setLimit(dir string, bytes int64) error
 	// reset makes the peak start anew. False means that this controller
 	// cannot, and that the next run needs a fresh directory.
-	reset(dir string) bool
-	peak(dir string) (int64, error)
+	reset(g *runGroup) bool
 }
 
 // memoryV1 is the controller of cgroup v1. Threads may be in it one by one,
@@ -28,6 +30,9 @@ type memoryV1 struct{}
 
 func (memoryV1) meter() string   { return "cgroup1" }
 func (memoryV1) oomFile() string { return "memory.oom_control" }
+
+func (memoryV1) peakFile() string { return "memory.max_usage_in_bytes" }
+func (memoryV1) peakMode() int    { return os.O_RDWR }
 
 func (memoryV1) prepare(string) error { return nil }
 
@@ -47,20 +52,17 @@ func (memoryV1) setLimit(dir string, bytes int64) error {
 	return nil
 }
 
-func (memoryV1) reset(dir string) bool {
-	// What earlier runs left charged (page cache of a runtime's files) would
-	// be part of the next peak. Dropping it would make the next run read it
-	// from disk again; a new directory leaves it cached, charged to the old.
+func (memoryV1) reset(g *runGroup) bool {
+	// The new peak starts from what is charged now. What earlier runs left
+	// (page cache of a runtime's files) would be part of it. Dropping that
+	// would make the next run read it from disk again; a new directory leaves
+	// it cached, charged to the old.
 	const tolerated = 1 << 20
-	usage, err := readInt(filepath.Join(dir, "memory.usage_in_bytes"))
-	if err != nil || usage > tolerated {
+	if _, err := g.peakFile.WriteAt([]byte("0"), 0); err != nil {
 		return false
 	}
-	return writeFile(filepath.Join(dir, "memory.max_usage_in_bytes"), "0") == nil
-}
-
-func (memoryV1) peak(dir string) (int64, error) {
-	return readInt(filepath.Join(dir, "memory.max_usage_in_bytes"))
+	now, err := intOf(g.peakFile)
+	return err == nil && now <= tolerated
 }
 
 // writeFile writes a control file in one call; it never creates one.
@@ -73,16 +75,26 @@ func writeFile(path, value string) error {
 	return errors.Join(err, f.Close())
 }
 
-func readInt(path string) (int64, error) {
-	b, err := os.ReadFile(path)
+// pread reads a control file from its start. They are small.
+func pread(f *os.File) ([]byte, error) {
+	buf := make([]byte, 512)
+	n, err := f.ReadAt(buf, 0)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	return buf[:n], nil
+}
+
+func intOf(f *os.File) (int64, error) {
+	b, err := pread(f)
 	if err != nil {
 		return 0, err
 	}
-	return strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64)
+	return strconv.ParseInt(string(bytes.TrimSpace(b)), 10, 64)
 }
 
-func readField(path, name string) (int64, error) {
-	b, err := os.ReadFile(path)
+func fieldOf(f *os.File, name string) (int64, error) {
+	b, err := pread(f)
 	if err != nil {
 		return 0, err
 	}

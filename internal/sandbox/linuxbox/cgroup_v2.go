@@ -21,6 +21,9 @@ type memoryV2 struct{}
 func (memoryV2) meter() string   { return "cgroup2" }
 func (memoryV2) oomFile() string { return "memory.events" }
 
+func (memoryV2) peakFile() string { return "memory.peak" }
+func (memoryV2) peakMode() int    { return os.O_RDONLY }
+
 func (memoryV2) prepare(dir string) error {
 	// An out-of-memory kill of one process ends them all: the program is over
 	// its limit as a whole.
@@ -38,11 +41,7 @@ func (memoryV2) setLimit(dir string, bytes int64) error {
 	return writeFile(filepath.Join(dir, "memory.max"), strconv.FormatInt(bytes, 10))
 }
 
-func (memoryV2) reset(string) bool { return false }
-
-func (memoryV2) peak(dir string) (int64, error) {
-	return readInt(filepath.Join(dir, "memory.peak"))
-}
+func (memoryV2) reset(*runGroup) bool { return false }
 
 // enableV2 makes the wanted controllers usable for children of dir. A cgroup
 // with processes cannot have such children (but for the root of the real

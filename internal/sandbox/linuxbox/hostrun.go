@@ -18,7 +18,6 @@ func (r *hostRun) request() (req *runReq, files []*os.File, err error) {
 	defer func() {
 		if err != nil {
 			closeAll(files)
-			r.abandonOutput()
 		}
 	}()
 	l := &r.spec.Limits
@@ -204,8 +203,8 @@ func (r *hostRun) fired(out *outcome, seen readings, res *sandbox.Result) sandbo
 }
 
 func (r *hostRun) outputError() error {
-	for _, c := range []*collector{r.stdout, r.stderr} {
-		if c != nil && c.err != nil {
+	for _, c := range r.collectors() {
+		if c.err != nil {
 			return c.err
 		}
 	}

@@ -4,24 +4,22 @@ import (
 	"errors"
 	"io"
 	"os"
-	"sync"
 
 	"golang.org/x/sys/unix"
 )
 
-// collector reads one output of a program through a pipe. A pipe and not a
+// collector takes one output of a program through a pipe. A pipe and not a
 // file: what is written to a file in memory counts as memory of the program.
 type collector struct {
-	read, write *os.File
-	to          io.Writer
-	limit       int64
-	over        func() // called once, when the limit is passed
+	read  int // non-blocking; -1 when it has ended
+	write *os.File
+	to    io.Writer
+	limit int64
+	over  func() // called once, when the limit is passed
 
 	seen int64
-	err  error // of the writer
+	err  error // of the writer, or of reading
 }
-
-var copyBuffers = sync.Pool{New: func() any { b := make([]byte, 64<<10); return &b }}
 
 // newCollector makes the pipe. The write end belongs to the box's user, so
 // that a program can open /dev/stdout.
@@ -34,41 +32,45 @@ func newCollector(to io.Writer, limit int64, hostUID int, over func()) (*collect
 		closeFDs(p[:])
 		return nil, err
 	}
-	return &collector{
-		read: os.NewFile(uintptr(p[0]), "box output"), write: os.NewFile(uintptr(p[1]), "box output"),
-		to: to, limit: limit, over: over,
-	}, nil
+	return &collector{read: p[0], write: os.NewFile(uintptr(p[1]), "box output"), to: to, limit: limit, over: over}, nil
 }
 
-// run reads until no process holds the other end. It always reads on, so that
-// no program hangs on us, and counts what it drops.
-func (c *collector) run() {
-	buf := copyBuffers.Get().(*[]byte)
-	defer copyBuffers.Put(buf)
-	defer c.read.Close()
-	for {
-		n, err := c.read.Read(*buf)
+// drain takes what is in the pipe now. It always reads on, so that no program
+// hangs on us, and counts what it drops.
+func (c *collector) drain(buf []byte) {
+	for c.read >= 0 {
+		n, err := unix.Read(c.read, buf)
+		switch {
+		case errors.Is(err, unix.EINTR):
+			continue
+		case errors.Is(err, unix.EAGAIN):
+			return
+		case err != nil:
+			c.err = errors.Join(c.err, err)
+			c.close()
+			return
+		case n == 0: // no process holds the other end
+			c.close()
+			return
+		}
 		room := max(c.limit-c.seen, 0)
 		c.seen += int64(n)
-		if keep := min(int64(n), room); keep > 0 && c.to != nil && c.err == nil {
-			_, c.err = c.to.Write((*buf)[:keep])
+		if kept := min(int64(n), room); kept > 0 && c.to != nil && c.err == nil {
+			_, c.err = c.to.Write(buf[:kept])
 		}
 		if c.seen > c.limit && c.over != nil {
 			c.over()
 			c.over = nil
 		}
-		if err != nil {
-			if !errors.Is(err, io.EOF) && c.err == nil {
-				c.err = err
-			}
-			return
+		if n < len(buf) {
+			return // most likely empty now; the next poll tells
 		}
 	}
 }
 
-func (c *collector) closeWrite() { _ = c.write.Close() }
-
-func (c *collector) abandon() {
-	_ = c.read.Close()
-	_ = c.write.Close()
+func (c *collector) close() {
+	if c.read >= 0 {
+		_ = unix.Close(c.read)
+		c.read = -1
+	}
 }

@@ -22,7 +22,7 @@ import (
 // The worker's cgroup is a unit's, as under systemd: not the root of the
 // hierarchy, with the worker's processes in it.
 const umlInit = `#!/bin/sh
-PATH=/usr/sbin:/usr/bin:/sbin:/bin
+export PATH=/usr/sbin:/usr/bin:/sbin:/bin
 mount -t proc proc /proc
 mount -t sysfs sysfs /sys
 mount -t tmpfs -o mode=0755 tmpfs /run
