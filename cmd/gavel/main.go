@@ -13,10 +13,12 @@ import (
 	"github.com/gavel-oj/gavel/internal/cli"
 )
 
-// commands is the whole grammar. Commands that run a server stand here beside
-// the embedded ones of the client, so that the client knows nothing of them.
+// commands is the whole grammar: those that run a server, and the client's.
 type commands struct {
 	cli.Commands
+
+	Up    cli.UpCmd    `cmd:"" help:"Start everything on this machine: a private PostgreSQL, the arbiter, a worker; judge the examples."`
+	Serve cli.ServeCmd `cmd:"" help:"Run an arbiter on an existing PostgreSQL."`
 }
 
 func main() {

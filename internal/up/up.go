@@ -13,13 +13,11 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/gavel-oj/gavel/client"
 	"github.com/gavel-oj/gavel/gavelapi"
 	"github.com/gavel-oj/gavel/internal/apperr"
-	"github.com/gavel-oj/gavel/internal/auth"
 	"github.com/gavel-oj/gavel/internal/clock"
 	"github.com/gavel-oj/gavel/internal/pgserver"
 	"github.com/gavel-oj/gavel/internal/serve"
@@ -94,9 +92,13 @@ func Run(ctx context.Context, cfg Config, view View) (err error) {
 	}
 	defer func() { err = errors.Join(err, srv.Close(ctx)) }()
 	tokenFile := filepath.Join(dir, "admin-token")
-	api, err := administrator(ctx, srv, tokenFile)
+	token, err := srv.AdminToken(ctx, tokenFile)
 	if err != nil {
 		return err
+	}
+	api, err := client.New(srv.URL(), token, client.Options{UserAgent: "gavel-up"})
+	if err != nil {
+		return fmt.Errorf("client for %s: %w", srv.URL(), err)
 	}
 	defer api.Close()
 	if err := ready(ctx, cfg.Clock, api); err != nil {
@@ -147,45 +149,6 @@ func stopping(ctx context.Context, wait time.Duration, what string, stop func(co
 		return fmt.Errorf("stop %s: %w", what, err)
 	}
 	return nil
-}
-
-// administrator makes a client with the administrator's token of the data
-// directory; a token file that is missing or no longer good is made anew.
-func administrator(ctx context.Context, srv *serve.Server, file string) (*client.Client, error) {
-	raw, err := os.ReadFile(file)
-	token := strings.TrimSpace(string(raw))
-	if err == nil {
-		if p, err := srv.Arbiter.Authenticate(ctx, token); err != nil || p.Kind != auth.Admin {
-			token = ""
-		}
-	}
-	if token == "" {
-		if token, err = srv.Arbiter.AdminToken(ctx, "gavel up"); err != nil {
-			return nil, err
-		}
-		if err := writePrivate(file, token+"\n"); err != nil {
-			return nil, apperr.Wrap(err, apperr.Forbidden, "make the data directory writable", "the administrator's token cannot be written to %s", file)
-		}
-	}
-	api, err := client.New(srv.URL(), token, client.Options{UserAgent: "gavel-up"})
-	if err != nil {
-		return nil, fmt.Errorf("client for %s: %w", srv.URL(), err)
-	}
-	return api, nil
-}
-
-// writePrivate replaces a file that only its owner may read.
-func writePrivate(file, text string) error {
-	tmp, err := os.CreateTemp(filepath.Dir(file), ".token-*") // mode 0600
-	if err != nil {
-		return err
-	}
-	defer os.Remove(tmp.Name())
-	_, err = tmp.WriteString(text)
-	if err = errors.Join(err, tmp.Sync(), tmp.Close()); err != nil {
-		return err
-	}
-	return os.Rename(tmp.Name(), file)
 }
 
 // ready waits until the arbiter grants.
