@@ -3,7 +3,6 @@ package cli
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -44,8 +43,8 @@ func (c *UpCmd) Run(a *App) error {
 	defer closeLog()
 	cfg := up.Config{DataDir: c.DataDir, Listen: c.Listen, Slots: c.Slots, Worker: worker, Once: c.Once, Logger: log, Environ: os.Environ()}
 	if !c.NoSamples {
-		if cfg.Examples, err = fs.Sub(examples.Problems, "problems"); err != nil {
-			return fmt.Errorf("embedded examples: %w", err)
+		if cfg.Examples, err = examples.Problems(); err != nil {
+			return err
 		}
 	}
 	view := &upView{app: a, live: &liveLine{app: a}}

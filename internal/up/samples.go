@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/gavel-oj/gavel/client"
+	"github.com/gavel-oj/gavel/examples"
 	"github.com/gavel-oj/gavel/gavelapi"
 	"github.com/gavel-oj/gavel/internal/problem/importer"
 	"github.com/gavel-oj/gavel/internal/problem/intake"
@@ -84,21 +85,14 @@ func await(ctx context.Context, api *client.Client, sub gavelapi.Submission) (*g
 	}
 }
 
-// importExamples publishes every package below examples and submits what is in
-// their submissions folders, problem by problem.
-func importExamples(ctx context.Context, examples fs.FS, api *client.Client) ([]Sample, error) {
-	dirs, err := fs.ReadDir(examples, ".")
-	if err != nil {
-		return nil, fmt.Errorf("read the examples: %w", err)
-	}
+// importExamples publishes every example and submits what is in their
+// submissions folders, problem by problem.
+func importExamples(ctx context.Context, problems []examples.Problem, api *client.Client) ([]Sample, error) {
 	var samples []Sample
-	for _, d := range dirs {
-		if !d.IsDir() {
-			continue
-		}
-		got, err := importExample(ctx, examples, d.Name(), api)
+	for _, p := range problems {
+		got, err := importExample(ctx, p, api)
 		if err != nil {
-			return nil, fmt.Errorf("example %s: %w", d.Name(), err)
+			return nil, fmt.Errorf("example %s: %w", p.Name, err)
 		}
 		samples = append(samples, got...)
 	}
@@ -108,24 +102,20 @@ func importExamples(ctx context.Context, examples fs.FS, api *client.Client) ([]
 	return samples, nil
 }
 
-func importExample(ctx context.Context, examples fs.FS, name string, api *client.Client) ([]Sample, error) {
-	files, err := fs.Sub(examples, name)
-	if err != nil {
-		return nil, err
-	}
-	view, err := intake.OpenFS(files)
+func importExample(ctx context.Context, p examples.Problem, api *client.Client) ([]Sample, error) {
+	view, err := intake.OpenFS(p.FS)
 	if err != nil {
 		return nil, err
 	}
 	defer view.Close()
-	manifest, _, err := importer.Import(ctx, view, importer.Options{Name: name})
+	manifest, _, err := importer.Import(ctx, view, importer.Options{Name: p.Name})
 	if err != nil {
 		return nil, err
 	}
 	r, w := io.Pipe()
 	go func() {
 		zw := zip.NewWriter(w)
-		w.CloseWithError(errors.Join(zw.AddFS(files), zw.Close()))
+		w.CloseWithError(errors.Join(zw.AddFS(p.FS), zw.Close()))
 	}()
 	_, err = api.ProblemImport(ctx, manifest.Name, r)
 	r.CloseWithError(errors.New("the upload has ended"))

@@ -9,13 +9,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"time"
 
 	"github.com/gavel-oj/gavel/client"
+	"github.com/gavel-oj/gavel/examples"
 	"github.com/gavel-oj/gavel/gavelapi"
 	"github.com/gavel-oj/gavel/internal/apperr"
 	"github.com/gavel-oj/gavel/internal/clock"
@@ -29,8 +29,8 @@ type Config struct {
 	Listen   string
 	Slots    int    // 0 lets the worker choose
 	Worker   string // path of gavel-worker
-	Examples fs.FS  // directories of problem packages; nil for none
-	Once     bool   // stop when the examples are judged
+	Examples []examples.Problem
+	Once     bool // stop when the examples are judged
 	Logger   *slog.Logger
 	Clock    clock.Clock
 	Environ  []string // of the worker
