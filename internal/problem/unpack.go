@@ -199,7 +199,7 @@ func makeDirs(root *os.Root, m *Manifest) ([]string, error) {
 
 func unpackFile(tr *tar.Reader, root *os.Root, f File, buf []byte) error {
 	h, err := tr.Next()
-	if err == io.EOF {
+	if errors.Is(err, io.EOF) {
 		return errors.New("missing: the archive ends before it")
 	}
 	if err != nil {

@@ -282,8 +282,7 @@ func unusable(dir string, err error) error {
 	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
 		hint = "the file system is full: free some space or move the data directory"
 	}
-	var pe *fs.PathError
-	if errors.As(err, &pe) {
+	if pe, ok := errors.AsType[*fs.PathError](err); ok {
 		err = pe.Err // the path is in the message already
 	}
 	return apperr.New(apperr.Unavailable, hint, "blob directory %s cannot be used: %v", dir, err)

@@ -44,17 +44,16 @@ func parseAnnotation(text []byte) (verdicts []string, unknown string, times int)
 	for len(text) > 0 {
 		var line []byte
 		line, text, _ = bytes.Cut(text, []byte("\n"))
-		upper := bytes.ToUpper(line)
-		i := bytes.Index(upper, []byte(annotationTag))
-		if i < 0 {
+		_, after, found := bytes.Cut(bytes.ToUpper(line), []byte(annotationTag))
+		if !found {
 			continue
 		}
 		if times++; times > 1 {
 			continue
 		}
-		rest := strings.TrimSpace(strings.ToValidUTF8(string(upper[i+len(annotationTag):]), "\ufffd"))
+		rest := strings.TrimSpace(strings.ToValidUTF8(string(after), "\ufffd"))
 		rest = strings.TrimSpace(strings.TrimSuffix(rest, "*/"))
-		for _, word := range strings.Split(rest, ",") {
+		for word := range strings.SplitSeq(rest, ",") {
 			v, ok := annotated[strings.TrimSpace(word)]
 			if !ok && unknown == "" {
 				unknown = cut(strings.TrimSpace(word))

@@ -468,8 +468,11 @@ func TestDOMjudgePackagesWithoutProblemYAML(t *testing.T) {
 
 func TestShortNames(t *testing.T) {
 	for _, tt := range []struct{ name, fallback, want string }{
-		{"given", "dir", "given"}, {"", "Sum-Of_2.zip", "sum-of_2"}, {"", "my problem", "my-problem"},
-		{"", "..hidden", "hidden"}, {"", strings.Repeat("x", 80), strings.Repeat("x", 64)},
+		{"given", "dir", "given"},
+		{"", "Sum-Of_2.zip", "sum-of_2"},
+		{"", "my problem", "my-problem"},
+		{"", "..hidden", "hidden"},
+		{"", strings.Repeat("x", 80), strings.Repeat("x", 64)},
 	} {
 		m, err := Import(t.Context(), pkg(nil), Options{Name: tt.name, Fallback: tt.fallback})
 		if err != nil {

@@ -1,6 +1,7 @@
 package icpc
 
 import (
+	"context"
 	"path"
 	"slices"
 	"strings"
@@ -41,7 +42,7 @@ func (im *importer) findTests() error {
 		}
 		for _, base := range bases {
 			if im.ctx.Err() != nil {
-				return nil // Import looks at it next
+				return context.Cause(im.ctx)
 			}
 			if err := im.addTest(g, base, f.byBase[base], part == "sample"); err != nil {
 				return err

@@ -194,21 +194,6 @@ func (v value) text() (string, error) {
 	return s, err
 }
 
-// boolean returns true or false.
-func (v value) boolean() (bool, error) {
-	s, _, err := v.scalar()
-	if err != nil {
-		return false, err
-	}
-	switch s {
-	case "true":
-		return true, nil
-	case "false":
-		return false, nil
-	}
-	return false, v.fail("write true or false", "%q is neither true nor false", s)
-}
-
 // list returns the values of a sequence; an empty value is an empty list.
 func (v value) list() ([]value, error) {
 	if v.null() {

@@ -144,8 +144,7 @@ func shorten(s string) string {
 // cause takes the path off an error of the os package, since the message
 // around it has one already.
 func cause(err error) error {
-	var pe *fs.PathError
-	if errors.As(err, &pe) {
+	if pe, ok := errors.AsType[*fs.PathError](err); ok {
 		return pe.Err
 	}
 	return err

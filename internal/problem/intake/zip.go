@@ -49,7 +49,7 @@ const entryListBytes = 256
 func listZip(r io.ReaderAt, sizeBytes int64, lim limits) (*zip.Reader, error) {
 	head := make([]byte, sniffBytes)
 	n, err := r.ReadAt(head[:min(sniffBytes, sizeBytes)], 0)
-	if err != nil && err != io.EOF {
+	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("read zip: %w", err)
 	}
 	head = head[:n]
