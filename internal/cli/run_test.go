@@ -140,12 +140,12 @@ func TestTextFromElsewhereCannotDriveTheTerminal(t *testing.T) {
 	s.env["NO_COLOR"] = "1"
 	evil := "\x1b]0;owned\x07\x1b[2J\u202e\r"
 	s.fake.Known[0].Name, s.fake.Fleet[0].Name = evil, evil
-	s.fake.Before = func(_ context.Context, method string) error {
+	s.fake.Before(func(_ context.Context, method string) error {
 		if method == "Problem" {
 			return apperr.New(apperr.NotFound, evil, "%s", evil)
 		}
 		return nil
-	}
+	})
 	for _, args := range [][]string{{"language", "list"}, {"worker", "list"}, {"worker", "list", "-o", "id"}, {"problem", "show", "x"}} {
 		s.run(t.Context(), args...)
 		if all := s.out.String() + s.err.String(); strings.ContainsAny(all, "\x1b\x07\r\u202e") {
@@ -161,7 +161,7 @@ func TestAWatcherOutlastsARestartOfTheArbiter(t *testing.T) {
 			t.Fatal(s.err.String())
 		}
 		calls := 0
-		s.fake.Before = func(_ context.Context, method string) error {
+		s.fake.Before(func(_ context.Context, method string) error {
 			if method != "Submission" {
 				return nil
 			}
@@ -169,7 +169,7 @@ func TestAWatcherOutlastsARestartOfTheArbiter(t *testing.T) {
 				return apperr.New(apperr.Unavailable, "", "starting")
 			}
 			return nil
-		}
+		})
 		if code := s.run(t.Context(), "submission", "watch", "1"); code != 0 {
 			t.Fatalf("exit code %d: %s", code, &s.err)
 		}
@@ -184,14 +184,14 @@ func TestAWatcherGivesUpOnAnArbiterThatStaysAway(t *testing.T) {
 		s := newStage()
 		s.run(t.Context(), "submit", "-p", "aplusb", "-o", "id", sourceFile(t, "print(1)"))
 		calls := 0
-		s.fake.Before = func(_ context.Context, method string) error {
+		s.fake.Before(func(_ context.Context, method string) error {
 			if method == "Submission" {
 				if calls++; calls > 1 {
 					return apperr.New(apperr.Unavailable, "", "away for good")
 				}
 			}
 			return nil
-		}
+		})
 		start := time.Now()
 		if code := s.run(t.Context(), "submission", "watch", "1"); code != cli.ExitUnreachable {
 			t.Errorf("exit code %d", code)
@@ -235,7 +235,7 @@ func TestInterruptedWhileWaiting(t *testing.T) {
 		s.run(t.Context(), "submit", "-p", "aplusb", "-o", "id", sourceFile(t, "print(1)"))
 		ctx, cancel := context.WithCancel(t.Context())
 		calls := 0
-		s.fake.Before = func(ctx context.Context, method string) error {
+		s.fake.Before(func(ctx context.Context, method string) error {
 			if method == "Submission" {
 				if calls++; calls > 1 {
 					cancel()
@@ -244,7 +244,7 @@ func TestInterruptedWhileWaiting(t *testing.T) {
 				}
 			}
 			return nil
-		}
+		})
 		if code := s.run(ctx, "submission", "watch", "1"); code != cli.ExitInterrupted {
 			t.Errorf("exit code %d", code)
 		}
@@ -262,7 +262,7 @@ func TestExitCodesFollowTheArbitersRefusals(t *testing.T) {
 		apperr.Gone: 5, apperr.TooLarge: 1, apperr.Unsupported: 2, apperr.TooMany: 7, apperr.Internal: 1, apperr.Unavailable: 7,
 	} {
 		s := newStage()
-		s.fake.Before = func(context.Context, string) error { return apperr.New(code, "do this", "that is wrong") }
+		s.fake.Before(func(context.Context, string) error { return apperr.New(code, "do this", "that is wrong") })
 		if got := s.run(t.Context(), "problem", "list"); got != want {
 			t.Errorf("%s: exit code %d, want %d", code, got, want)
 		}

@@ -94,16 +94,16 @@ func breakMethod(ts *testscript.TestScript, _ bool, args []string) {
 		ts.Fatalf("no fake arbiter")
 	}
 	if args[0] == "ready" {
-		fake.NotReady = map[string]string{args[1]: args[2]}
+		fake.NotReady(map[string]string{args[1]: args[2]})
 		return
 	}
 	method, code, message := args[0], apperr.Code(args[1]), strings.Join(args[2:], " ")
-	fake.Before = func(_ context.Context, m string) error {
+	fake.Before(func(_ context.Context, m string) error {
 		if m == method || method == "*" {
 			return apperr.New(code, "", "%s", message)
 		}
 		return nil
-	}
+	})
 }
 
 // bigFile makes a file of a size: bigfile NAME BYTES [PREFIX]

@@ -1,149 +1,18 @@
 package httpapi_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
-	"io"
-	"log/slog"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"go.uber.org/goleak"
 
 	"github.com/gavel-oj/gavel/gavelapi"
 	"github.com/gavel-oj/gavel/internal/apperr"
-	"github.com/gavel-oj/gavel/internal/httpapi"
 	"github.com/gavel-oj/gavel/internal/httpapi/apitest"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// lockedBuffer is a log that many requests write.
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
-type rig struct {
-	t    *testing.T
-	fake *apitest.Fake
-	log  *lockedBuffer
-	srv  *httptest.Server
-	temp string
-}
-
-func newRig(t *testing.T, edit ...func(*httpapi.Config)) *rig {
-	t.Helper()
-	r := &rig{t: t, fake: apitest.New(), log: &lockedBuffer{}, temp: t.TempDir()}
-	cfg := httpapi.Config{
-		Service: r.fake, TempDir: r.temp, Build: gavelapi.Version{Version: "test"},
-		Logger: slog.New(slog.NewJSONHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
-	}
-	for _, e := range edit {
-		e(&cfg)
-	}
-	r.srv = httptest.NewUnstartedServer(nil)
-	r.srv.Config = httpapi.NewServer(httpapi.New(cfg), cfg.Logger)
-	r.srv.Start()
-	t.Cleanup(r.srv.Close)
-	return r
-}
-
-type call struct {
-	method, path, token, body string
-	header                    map[string]string
-}
-
-type reply struct {
-	status int
-	header http.Header
-	body   string
-}
-
-func (r *rig) do(c call) reply {
-	r.t.Helper()
-	var body io.Reader
-	if c.body != "" {
-		body = strings.NewReader(c.body)
-	}
-	req, err := http.NewRequestWithContext(r.t.Context(), c.method, r.srv.URL+c.path, body)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	if c.body != "" {
-		req.Header.Set("Content-Type", "application/json")
-	}
-	if c.token != "" {
-		req.Header.Set("Authorization", "Bearer "+c.token)
-	}
-	if strings.HasPrefix(c.path, "/v1/worker/") {
-		req.Header.Set("Gavel-Protocol", "1")
-	}
-	for k, v := range c.header {
-		req.Header.Set(k, v)
-		if v == "" {
-			req.Header.Del(k)
-		}
-	}
-	resp, err := r.srv.Client().Do(req)
-	if err != nil {
-		r.t.Fatalf("%s %s: %v", c.method, c.path, err)
-	}
-	defer resp.Body.Close()
-	data, err := io.ReadAll(resp.Body)
-	if err != nil {
-		r.t.Fatalf("%s %s: read body: %v", c.method, c.path, err)
-	}
-	if resp.Header.Get("X-Request-Id") == "" {
-		r.t.Errorf("%s %s: no X-Request-Id", c.method, c.path)
-	}
-	return reply{status: resp.StatusCode, header: resp.Header, body: string(data)}
-}
-
-// problem checks the form that every error has and returns it.
-func (r *rig) problem(c call, status int, code apperr.Code) gavelapi.Problem {
-	r.t.Helper()
-	got := r.do(c)
-	if got.status != status {
-		r.t.Fatalf("%s %s: status %d, want %d: %s", c.method, c.path, got.status, status, got.body)
-	}
-	if ct := got.header.Get("Content-Type"); ct != "application/problem+json" {
-		r.t.Errorf("%s %s: content type %q", c.method, c.path, ct)
-	}
-	var p gavelapi.Problem
-	if err := json.Unmarshal([]byte(got.body), &p); err != nil {
-		r.t.Fatalf("%s %s: %v in %s", c.method, c.path, err, got.body)
-	}
-	if p.Type != "/problems/"+string(code) || p.Status != status || p.Title == "" || p.Detail == "" {
-		r.t.Errorf("%s %s: problem is %+v, want code %s", c.method, c.path, p, code)
-	}
-	if p.Instance != got.header.Get("X-Request-Id") {
-		r.t.Errorf("%s %s: instance %q is not the request id %q", c.method, c.path, p.Instance, got.header.Get("X-Request-Id"))
-	}
-	if page := r.do(call{method: "GET", path: p.Type}); page.status != http.StatusOK || !strings.Contains(page.body, "What to do") {
-		r.t.Errorf("%s is not a page: %d", p.Type, page.status)
-	}
-	return p
-}
 
 const (
 	goodClaim = `{"request_id":"6f0d7a1e-1111-4000-8000-000000000001","session":"6f0d7a1e-2222-4000-8000-000000000001","slots":1,"total_slots":2,"wait_ms":0,
@@ -353,72 +222,6 @@ func TestPackageDownloadsResume(t *testing.T) {
 	r.problem(other, 422, apperr.Invalid)
 }
 
-func TestIdempotencyKey(t *testing.T) {
-	r := newRig(t)
-	c := call{method: "POST", path: "/v1/submissions", token: apitest.SiteToken, body: goodSubmission, header: map[string]string{"Idempotency-Key": "k-1"}}
-	first, second := r.do(c), r.do(c)
-	if first.status != 201 || second.status != 200 || first.header.Get("Location") != "/v1/submissions/1" || second.header.Get("Idempotency-Replayed") != "true" {
-		t.Errorf("first %d, second %d", first.status, second.status)
-	}
-	if diff := cmp.Diff(first.body, second.body); diff != "" {
-		t.Error(diff)
-	}
-	c.body = strings.Replace(goodSubmission, "int main", "int  main", 1)
-	r.problem(c, 422, apperr.Invalid)
-	c.header["Idempotency-Key"] = strings.Repeat("k", 300)
-	r.problem(c, 422, apperr.Invalid)
-	c.header["Idempotency-Key"] = "k-2"
-	r.fake.Before = func(_ context.Context, method string) error {
-		if method == "CreateSubmission" {
-			return apperr.New(apperr.Conflict, "repeat a little later", "the first request with this key is still running")
-		}
-		return nil
-	}
-	r.problem(c, 409, apperr.Conflict)
-}
-
-func TestSources(t *testing.T) {
-	r := newRig(t)
-	for name, tc := range map[string]struct {
-		fields string
-		status int
-		field  string
-	}{
-		"text":                                {`"source":"print(1)"`, 201, ""},
-		"base64 of any bytes":                 {`"source_base64":"/////w=="`, 201, ""},
-		"a replacement character of its own":  {"\"source\":\"// \uFFFD\"", 201, ""},
-		"an escaped replacement character":    {`"source":"// \uFFFD"`, 201, ""},
-		"neither":                             {`"user":"u"`, 422, "body.source"},
-		"empty":                               {`"source":""`, 422, "body.source"},
-		"both":                                {`"source":"a","source_base64":"YQ=="`, 422, "body.source"},
-		"NUL in text":                         {`"source":"a\u0000b"`, 422, "body.source"},
-		"NUL in base64":                       {`"source_base64":"YQBi"`, 422, "body.source_base64"},
-		"bytes that are not UTF-8":            {"\"source\":\"a\xff\"", 422, "body.source"},
-		"half a surrogate pair":               {`"source":"a\ud800"`, 422, "body.source"},
-		"NUL in another field":                {`"source":"a","user":"u\u0000"`, 422, "body.user"},
-		"base64 that is none":                 {`"source_base64":"***"`, 422, "body"},
-		"a stop rule that does not exist":     {`"source":"a","stop_rule":"never"`, 422, "body.stop_rule"},
-		"a field that this version lacks":     {`"source":"a","future":{"x":1}`, 201, ""},
-		"a number where a text is wanted":     {`"source":1`, 422, "body.source"},
-		"a user name longer than the maximum": {`"source":"a","user":"` + strings.Repeat("u", 129) + `"`, 422, "body.user"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			r.t = t
-			c := call{method: "POST", path: "/v1/submissions", token: apitest.SiteToken, body: `{"problem":"aplusb","language":"cpp17",` + tc.fields + `}`}
-			if tc.status == 201 {
-				if got := r.do(c); got.status != 201 {
-					t.Errorf("%d %s", got.status, got.body)
-				}
-				return
-			}
-			p := r.problem(c, tc.status, apperr.Invalid)
-			if len(p.Errors) == 0 || p.Errors[0].Location != tc.field || p.Hint == "" {
-				t.Errorf("errors %+v, hint %q; want location %s", p.Errors, p.Hint, tc.field)
-			}
-		})
-	}
-}
-
 func TestWaitIsCappedAndChecked(t *testing.T) {
 	r := newRig(t)
 	r.do(call{method: "POST", path: "/v1/submissions", token: apitest.SiteToken, body: goodSubmission})
@@ -428,6 +231,7 @@ func TestWaitIsCappedAndChecked(t *testing.T) {
 		}
 	}
 }
+
 
 func TestListsPageByOpaqueCursor(t *testing.T) {
 	r := newRig(t)
@@ -463,6 +267,7 @@ func TestListsPageByOpaqueCursor(t *testing.T) {
 	}
 }
 
+
 func TestUnknownRoutesAndMethodsAreProblems(t *testing.T) {
 	r := newRig(t)
 	for _, path := range []string{"/", "/v1", "/v1/nope", "/docs", "/schemas/Problem.json", "/problems/nope", "/v1/submissions/1/nope"} {
@@ -476,121 +281,13 @@ func TestUnknownRoutesAndMethodsAreProblems(t *testing.T) {
 	}
 }
 
-func TestBodiesThatCannotBeRead(t *testing.T) {
-	r := newRig(t)
-	base := call{method: "POST", path: "/v1/submissions", token: apitest.SiteToken}
-	for name, body := range map[string]string{"cut": `{"problem":"a`, "not JSON": "problem=a", "two values": goodSubmission + "{}", "deep": strings.Repeat("[", 20000)} {
-		t.Run(name, func(t *testing.T) {
-			r.t = t
-			c := base
-			c.body = body
-			r.problem(c, 400, apperr.Malformed)
-		})
-	}
-	r.t = t
-	empty := base
-	r.problem(empty, 400, apperr.Malformed)
-	form := base
-	form.body, form.header = "a=b", map[string]string{"Content-Type": "application/x-www-form-urlencoded"}
-	r.problem(form, 415, "unsupported-media-type")
-	list := base
-	list.body = `[]`
-	r.problem(list, 422, apperr.Invalid)
-}
-
-func TestBodiesOverTheirLimit(t *testing.T) {
-	r := newRig(t, func(c *httpapi.Config) { c.MaxUploadBytes = 1 << 20 })
-	submission := func(n int) string {
-		head, tail := `{"problem":"aplusb","language":"cpp17","source":"`, `"}`
-		return head + strings.Repeat("x", n-len(head)-len(tail)) + tail
-	}
-	report := func(n int) string {
-		head, tail := `{"lease_token":"`+apitest.LeaseToken+`","report":{"verdict":"AC","compile":{"log":"`, `"}}}`
-		return head + strings.Repeat("x", n-len(head)-len(tail)) + tail
-	}
-	zip := func(n int) string { return "PK" + strings.Repeat("z", n-2) }
-	for name, tc := range map[string]struct {
-		c     call
-		body  func(int) string
-		limit int
-		text  string
-	}{
-		"submission": {call{method: "POST", path: "/v1/submissions", token: apitest.SiteToken}, submission, httpapi.MaxJSONBytes, "4 MiB"},
-		"result":     {call{method: "POST", path: "/v1/worker/result", token: apitest.WorkerToken}, report, httpapi.MaxResultBytes, "16 MiB"},
-		"upload":     {call{method: "POST", path: "/v1/problems?name=x", token: apitest.AdminToken, header: map[string]string{"Content-Type": "application/zip"}}, zip, 1 << 20, "1 MiB"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			r.t = t
-			c := tc.c
-			c.body = tc.body(tc.limit)
-			if got := r.do(c); got.status >= 300 {
-				t.Errorf("a body of the limit is refused: %d %s", got.status, got.body)
-			}
-			// Announced: refused before it is read. Chunked: while it is read.
-			for _, chunked := range []bool{false, true} {
-				got := r.tooLarge(c, tc.body(tc.limit+1), chunked)
-				if got.status != 413 || !strings.Contains(got.body, tc.text) || !strings.Contains(got.body, "/problems/too-large") {
-					t.Errorf("chunked=%v: %d %s", chunked, got.status, got.body)
-				}
-			}
-		})
-	}
-}
-
-func (r *rig) tooLarge(c call, body string, chunked bool) reply {
-	r.t.Helper()
-	var reader io.Reader = strings.NewReader(body)
-	if chunked {
-		reader = struct{ io.Reader }{reader}
-	}
-	req, err := http.NewRequestWithContext(r.t.Context(), c.method, r.srv.URL+c.path, reader)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	req.Header.Set("Authorization", "Bearer "+c.token)
-	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set("Gavel-Protocol", "1")
-	for k, v := range c.header {
-		req.Header.Set(k, v)
-	}
-	resp, err := r.srv.Client().Do(req)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	data, _ := io.ReadAll(resp.Body)
-	return reply{status: resp.StatusCode, header: resp.Header, body: string(data)}
-}
-
-func TestUploads(t *testing.T) {
-	r := newRig(t)
-	base := call{method: "POST", path: "/v1/problems", token: apitest.AdminToken, header: map[string]string{"Content-Type": "application/zip"}}
-	empty := base
-	r.problem(empty, 400, apperr.Malformed)
-	text := base
-	text.body = "hello"
-	r.problem(text, 422, apperr.Invalid)
-	form := base
-	form.body, form.header = "PK", map[string]string{"Content-Type": "multipart/form-data; boundary=x"}
-	r.problem(form, 415, "unsupported-media-type")
-	name := base
-	name.path, name.body = "/v1/problems?name=../x", "PK"
-	r.problem(name, 422, apperr.Invalid)
-	gone := newRig(t, func(c *httpapi.Config) { c.TempDir = t.TempDir() + "/missing" })
-	full := base
-	full.body = "PK"
-	p := gone.problem(full, 503, apperr.Unavailable)
-	if strings.Contains(fmt.Sprint(p), "missing") {
-		t.Errorf("the answer shows a path of the server: %+v", p)
-	}
-}
 
 func TestUnavailableSaysWhenToComeBack(t *testing.T) {
 	r := newRig(t)
-	r.fake.Before = func(context.Context, string) error {
+	r.fake.Before(func(context.Context, string) error {
 		return apperr.New(apperr.Unavailable, "repeat it", "the database is away")
-	}
-	r.fake.NotReady = map[string]string{"database": "away"}
+	})
+	r.fake.NotReady(map[string]string{"database": "away"})
 	for _, c := range everyRoute {
 		if c.op == "get-version" {
 			continue

@@ -66,12 +66,12 @@ func TestRejectedValuesNeverShowInAnswersOrLogs(t *testing.T) {
 	r := newRig(t)
 	// Accepted values may come back in answers of their own; here everything
 	// is refused.
-	r.fake.Before = func(_ context.Context, method string) error {
+	r.fake.Before(func(_ context.Context, method string) error {
 		if method == "Authenticate" {
 			return nil
 		}
 		return apperr.New(apperr.Invalid, "refused for the test", "refused")
-	}
+	})
 	tried := 0
 	for _, route := range everyRoute {
 		if route.op == "get-version" {
@@ -131,9 +131,9 @@ func TestRejectedValuesNeverShowInAnswersOrLogs(t *testing.T) {
 
 func TestTheCanaryTestSeesALeak(t *testing.T) {
 	r := newRig(t)
-	r.fake.Before = func(context.Context, string) error {
+	r.fake.Before(func(context.Context, string) error {
 		return apperr.New(apperr.NotFound, "", "no problem named %s", canary)
-	}
+	})
 	got := r.do(call{method: "GET", path: "/v1/problems/x", token: apitest.SiteToken})
 	if !strings.Contains(got.body, canary) || !strings.Contains(r.log.String(), canary) {
 		t.Error("a leak in a service error is not visible where the test looks")
@@ -142,12 +142,12 @@ func TestTheCanaryTestSeesALeak(t *testing.T) {
 
 func TestInternalCausesStayInTheLog(t *testing.T) {
 	r := newRig(t)
-	r.fake.Before = func(_ context.Context, method string) error {
+	r.fake.Before(func(_ context.Context, method string) error {
 		if method == "Languages" {
 			return fmt.Errorf("list languages: %w", errors.New("relation \"languages\" does not exist"))
 		}
 		return nil
-	}
+	})
 	p := r.problem(call{method: "GET", path: "/v1/languages", token: apitest.SiteToken}, 500, apperr.Internal)
 	if strings.Contains(fmt.Sprint(p), "relation") {
 		t.Errorf("the answer shows the cause: %+v", p)
@@ -159,7 +159,7 @@ func TestInternalCausesStayInTheLog(t *testing.T) {
 
 func TestPanicsAreAnsweredAndLogged(t *testing.T) {
 	r := newRig(t)
-	r.fake.Before = func(_ context.Context, method string) error {
+	r.fake.Before(func(_ context.Context, method string) error {
 		switch method {
 		case "Languages":
 			panic("with " + canary)
@@ -168,7 +168,7 @@ func TestPanicsAreAnsweredAndLogged(t *testing.T) {
 			m["x"] = 1
 		}
 		return nil
-	}
+	})
 	p := r.problem(call{method: "GET", path: "/v1/languages", token: apitest.SiteToken}, 500, apperr.Internal)
 	r.problem(call{method: "GET", path: "/v1/workers", token: apitest.AdminToken}, 500, apperr.Internal)
 	log := r.log.String()

@@ -78,7 +78,7 @@ func answerOf(t *testing.T, c net.Conn) (int, string) {
 
 func TestALongPollOutlivesTheDeadlineOfItsBody(t *testing.T) {
 	fake := apitest.New()
-	fake.Before = func(ctx context.Context, method string) error {
+	fake.Before(func(ctx context.Context, method string) error {
 		if method != "Claim" {
 			return nil
 		}
@@ -88,7 +88,7 @@ func TestALongPollOutlivesTheDeadlineOfItsBody(t *testing.T) {
 		case <-ctx.Done():
 			return fmt.Errorf("the request's context ended: %w", ctx.Err())
 		}
-	}
+	})
 	inBubble(t, fake, func(t *testing.T, dial func() net.Conn) {
 		c := dial()
 		defer c.Close()
@@ -112,7 +112,7 @@ func TestALongPollOutlivesTheDeadlineOfItsBody(t *testing.T) {
 // stream whether somebody is writing or not.
 func TestALongPollOutlivesDeadlinesOverHTTP2(t *testing.T) {
 	fake := apitest.New()
-	fake.Before = func(ctx context.Context, method string) error {
+	fake.Before(func(ctx context.Context, method string) error {
 		if method != "Claim" {
 			return nil
 		}
@@ -122,7 +122,7 @@ func TestALongPollOutlivesDeadlinesOverHTTP2(t *testing.T) {
 		case <-ctx.Done():
 			return fmt.Errorf("the request's context ended: %w", ctx.Err())
 		}
-	}
+	})
 	inBubble(t, fake, func(t *testing.T, dial func() net.Conn) {
 		tr := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return dial(), nil }}
 		tr.Protocols = &http.Protocols{}
@@ -153,14 +153,14 @@ func TestALongPollOutlivesDeadlinesOverHTTP2(t *testing.T) {
 func TestAClientThatLeavesEndsItsLongPoll(t *testing.T) {
 	ended := make(chan struct{})
 	fake := apitest.New()
-	fake.Before = func(ctx context.Context, method string) error {
+	fake.Before(func(ctx context.Context, method string) error {
 		if method == "Claim" {
 			<-ctx.Done()
 			close(ended)
 			return ctx.Err()
 		}
 		return nil
-	}
+	})
 	inBubble(t, fake, func(t *testing.T, dial func() net.Conn) {
 		c := dial()
 		send(c, head("POST", "/v1/worker/claim", apitest.WorkerToken, len(goodClaim))+goodClaim)

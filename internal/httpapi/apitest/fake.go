@@ -52,16 +52,13 @@ func digestOf(b []byte) string {
 
 // Fake implements httpapi.Service in memory.
 type Fake struct {
-	// Before, when set, is called at the start of every method with its name;
-	// its error is the method's. It may block or panic.
-	Before func(ctx context.Context, method string) error
-	// NotReady lists failing checks.
-	NotReady map[string]string
 	// Known are the languages, Fleet the workers; set them before serving.
 	Known []gavelapi.LanguageInfo
 	Fleet []gavelapi.WorkerInfo
 
 	mu       sync.Mutex
+	before   func(ctx context.Context, method string) error
+	notReady map[string]string
 	subs     []gavelapi.Submission
 	outcome  map[int64]string // verdict to come
 	keys     map[string]keyed
@@ -101,9 +98,27 @@ func New() *Fake {
 	}
 }
 
+// Before sets what is called at the start of every method with its name; its
+// error is the method's. It may block or panic.
+func (f *Fake) Before(hook func(ctx context.Context, method string) error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.before = hook
+}
+
+// NotReady sets the failing checks.
+func (f *Fake) NotReady(checks map[string]string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.notReady = checks
+}
+
 func (f *Fake) enter(ctx context.Context, method string) error {
-	if f.Before != nil {
-		return f.Before(ctx, method)
+	f.mu.Lock()
+	hook := f.before
+	f.mu.Unlock()
+	if hook != nil {
+		return hook(ctx, method)
 	}
 	return nil
 }
@@ -325,8 +340,10 @@ func (f *Fake) Ready(ctx context.Context) (map[string]string, bool) {
 	if err := f.enter(ctx, "Ready"); err != nil {
 		return map[string]string{"arbiter": err.Error()}, false
 	}
-	if len(f.NotReady) > 0 {
-		return f.NotReady, false
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.notReady) > 0 {
+		return f.notReady, false
 	}
 	return map[string]string{"leader": "ok", "database": "ok", "dispatch": "ok"}, true
 }

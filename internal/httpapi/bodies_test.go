@@ -1,0 +1,191 @@
+package httpapi_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/gavel-oj/gavel/internal/apperr"
+	"github.com/gavel-oj/gavel/internal/httpapi"
+	"github.com/gavel-oj/gavel/internal/httpapi/apitest"
+)
+
+func TestIdempotencyKey(t *testing.T) {
+	r := newRig(t)
+	c := call{method: "POST", path: "/v1/submissions", token: apitest.SiteToken, body: goodSubmission, header: map[string]string{"Idempotency-Key": "k-1"}}
+	first, second := r.do(c), r.do(c)
+	if first.status != 201 || second.status != 200 || first.header.Get("Location") != "/v1/submissions/1" || second.header.Get("Idempotency-Replayed") != "true" {
+		t.Errorf("first %d, second %d", first.status, second.status)
+	}
+	if diff := cmp.Diff(first.body, second.body); diff != "" {
+		t.Error(diff)
+	}
+	c.body = strings.Replace(goodSubmission, "int main", "int  main", 1)
+	r.problem(c, 422, apperr.Invalid)
+	c.header["Idempotency-Key"] = strings.Repeat("k", 300)
+	r.problem(c, 422, apperr.Invalid)
+	c.header["Idempotency-Key"] = "k-2"
+	r.fake.Before(func(_ context.Context, method string) error {
+		if method == "CreateSubmission" {
+			return apperr.New(apperr.Conflict, "repeat a little later", "the first request with this key is still running")
+		}
+		return nil
+	})
+	r.problem(c, 409, apperr.Conflict)
+}
+
+func TestSources(t *testing.T) {
+	r := newRig(t)
+	for name, tc := range map[string]struct {
+		fields string
+		status int
+		field  string
+	}{
+		"text":                                {`"source":"print(1)"`, 201, ""},
+		"base64 of any bytes":                 {`"source_base64":"/////w=="`, 201, ""},
+		"a replacement character of its own":  {"\"source\":\"// \uFFFD\"", 201, ""},
+		"an escaped replacement character":    {`"source":"// \uFFFD"`, 201, ""},
+		"neither":                             {`"user":"u"`, 422, "body.source"},
+		"empty":                               {`"source":""`, 422, "body.source"},
+		"both":                                {`"source":"a","source_base64":"YQ=="`, 422, "body.source"},
+		"NUL in text":                         {`"source":"a\u0000b"`, 422, "body.source"},
+		"NUL in base64":                       {`"source_base64":"YQBi"`, 422, "body.source_base64"},
+		"bytes that are not UTF-8":            {"\"source\":\"a\xff\"", 422, "body.source"},
+		"half a surrogate pair":               {`"source":"a\ud800"`, 422, "body.source"},
+		"NUL in another field":                {`"source":"a","user":"u\u0000"`, 422, "body.user"},
+		"base64 that is none":                 {`"source_base64":"***"`, 422, "body"},
+		"a stop rule that does not exist":     {`"source":"a","stop_rule":"never"`, 422, "body.stop_rule"},
+		"a field that this version lacks":     {`"source":"a","future":{"x":1}`, 201, ""},
+		"a number where a text is wanted":     {`"source":1`, 422, "body.source"},
+		"a user name longer than the maximum": {`"source":"a","user":"` + strings.Repeat("u", 129) + `"`, 422, "body.user"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r.t = t
+			c := call{method: "POST", path: "/v1/submissions", token: apitest.SiteToken, body: `{"problem":"aplusb","language":"cpp17",` + tc.fields + `}`}
+			if tc.status == 201 {
+				if got := r.do(c); got.status != 201 {
+					t.Errorf("%d %s", got.status, got.body)
+				}
+				return
+			}
+			p := r.problem(c, tc.status, apperr.Invalid)
+			if len(p.Errors) == 0 || p.Errors[0].Location != tc.field || p.Hint == "" {
+				t.Errorf("errors %+v, hint %q; want location %s", p.Errors, p.Hint, tc.field)
+			}
+		})
+	}
+}
+
+func TestBodiesThatCannotBeRead(t *testing.T) {
+	r := newRig(t)
+	base := call{method: "POST", path: "/v1/submissions", token: apitest.SiteToken}
+	for name, body := range map[string]string{"cut": `{"problem":"a`, "not JSON": "problem=a", "two values": goodSubmission + "{}", "deep": strings.Repeat("[", 20000)} {
+		t.Run(name, func(t *testing.T) {
+			r.t = t
+			c := base
+			c.body = body
+			r.problem(c, 400, apperr.Malformed)
+		})
+	}
+	r.t = t
+	empty := base
+	r.problem(empty, 400, apperr.Malformed)
+	form := base
+	form.body, form.header = "a=b", map[string]string{"Content-Type": "application/x-www-form-urlencoded"}
+	r.problem(form, 415, "unsupported-media-type")
+	list := base
+	list.body = `[]`
+	r.problem(list, 422, apperr.Invalid)
+}
+
+func TestBodiesOverTheirLimit(t *testing.T) {
+	r := newRig(t, func(c *httpapi.Config) { c.MaxUploadBytes = 1 << 20 })
+	submission := func(n int) string {
+		head, tail := `{"problem":"aplusb","language":"cpp17","source":"`, `"}`
+		return head + strings.Repeat("x", n-len(head)-len(tail)) + tail
+	}
+	report := func(n int) string {
+		head, tail := `{"lease_token":"`+apitest.LeaseToken+`","report":{"verdict":"AC","compile":{"log":"`, `"}}}`
+		return head + strings.Repeat("x", n-len(head)-len(tail)) + tail
+	}
+	zip := func(n int) string { return "PK" + strings.Repeat("z", n-2) }
+	for name, tc := range map[string]struct {
+		c     call
+		body  func(int) string
+		limit int
+		text  string
+	}{
+		"submission": {call{method: "POST", path: "/v1/submissions", token: apitest.SiteToken}, submission, httpapi.MaxJSONBytes, "4 MiB"},
+		"result":     {call{method: "POST", path: "/v1/worker/result", token: apitest.WorkerToken}, report, httpapi.MaxResultBytes, "16 MiB"},
+		"upload":     {call{method: "POST", path: "/v1/problems?name=x", token: apitest.AdminToken, header: map[string]string{"Content-Type": "application/zip"}}, zip, 1 << 20, "1 MiB"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r.t = t
+			c := tc.c
+			c.body = tc.body(tc.limit)
+			if got := r.do(c); got.status >= 300 {
+				t.Errorf("a body of the limit is refused: %d %s", got.status, got.body)
+			}
+			// Announced: refused before it is read. Chunked: while it is read.
+			for _, chunked := range []bool{false, true} {
+				got := r.tooLarge(c, tc.body(tc.limit+1), chunked)
+				if got.status != 413 || !strings.Contains(got.body, tc.text) || !strings.Contains(got.body, "/problems/too-large") {
+					t.Errorf("chunked=%v: %d %s", chunked, got.status, got.body)
+				}
+			}
+		})
+	}
+}
+
+func (r *rig) tooLarge(c call, body string, chunked bool) reply {
+	r.t.Helper()
+	var reader io.Reader = strings.NewReader(body)
+	if chunked {
+		reader = struct{ io.Reader }{reader}
+	}
+	req, err := http.NewRequestWithContext(r.t.Context(), c.method, r.srv.URL+c.path, reader)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+c.token)
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Gavel-Protocol", "1")
+	for k, v := range c.header {
+		req.Header.Set(k, v)
+	}
+	resp, err := r.srv.Client().Do(req)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	data, _ := io.ReadAll(resp.Body)
+	return reply{status: resp.StatusCode, header: resp.Header, body: string(data)}
+}
+
+func TestUploads(t *testing.T) {
+	r := newRig(t)
+	base := call{method: "POST", path: "/v1/problems", token: apitest.AdminToken, header: map[string]string{"Content-Type": "application/zip"}}
+	empty := base
+	r.problem(empty, 400, apperr.Malformed)
+	text := base
+	text.body = "hello"
+	r.problem(text, 422, apperr.Invalid)
+	form := base
+	form.body, form.header = "PK", map[string]string{"Content-Type": "multipart/form-data; boundary=x"}
+	r.problem(form, 415, "unsupported-media-type")
+	name := base
+	name.path, name.body = "/v1/problems?name=../x", "PK"
+	r.problem(name, 422, apperr.Invalid)
+	gone := newRig(t, func(c *httpapi.Config) { c.TempDir = t.TempDir() + "/missing" })
+	full := base
+	full.body = "PK"
+	p := gone.problem(full, 503, apperr.Unavailable)
+	if strings.Contains(fmt.Sprint(p), "missing") {
+		t.Errorf("the answer shows a path of the server: %+v", p)
+	}
+}
