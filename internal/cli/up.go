@@ -100,11 +100,38 @@ func serverError(err error) error {
 		apperr.Unavailable: ExitUnreachable, apperr.Forbidden: ExitNotAllowed, apperr.Unauthorized: ExitNotAllowed,
 		apperr.Conflict: ExitConflict, apperr.NotFound: ExitNotFound,
 	}
-	out := &Error{Code: codes[e.Code], Message: e.Error(), Hint: e.Hint, cause: err}
+	message := e.Message
+	if e.Field != "" {
+		message = e.Field + ": " + message
+	}
+	if e.Err != nil { // the operator is the one who reads this; the middle of the chain repeats the ends
+		message += ": " + root(e.Err).Error()
+	}
+	out := &Error{Code: codes[e.Code], Message: message, Hint: e.Hint, cause: err}
 	if out.Code == 0 {
 		out.Code = ExitFailed
 	}
 	return out
+}
+
+// root is the innermost cause.
+func root(err error) error {
+	for {
+		switch u := err.(type) { //nolint:errorlint // this walks the chain itself
+		case interface{ Unwrap() error }:
+			if u.Unwrap() == nil {
+				return err
+			}
+			err = u.Unwrap()
+		case interface{ Unwrap() []error }:
+			if len(u.Unwrap()) == 0 {
+				return err
+			}
+			err = u.Unwrap()[0]
+		default:
+			return err
+		}
+	}
 }
 
 // upView shows a person how it goes: chatter on standard error, the table of
