@@ -218,10 +218,11 @@ func (c *cache) release(e *cached) {
 		}
 		victims = append(victims, c.evict(c.quota)...)
 	}
+	dropped, lastUse := e.dropped, e.lastUse
 	c.mu.Unlock()
-	if !e.dropped {
+	if !dropped {
 		// The order of use survives a restart.
-		_ = os.Chtimes(e.dir, time.Time{}, e.lastUse)
+		_ = os.Chtimes(e.dir, time.Time{}, lastUse)
 	}
 	c.removeAll(victims)
 }

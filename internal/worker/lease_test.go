@@ -67,6 +67,7 @@ func TestJobIsJudgedAndReportedOnce(t *testing.T) {
 		if n := arb.Count("result"); n != 1 {
 			t.Errorf("%d results", n)
 		}
+		synctest.Wait()
 		if left, err := r.w.outbox.scan(); err != nil || len(left) != 0 {
 			t.Errorf("outbox: %v, %v", left, err)
 		}

@@ -100,6 +100,7 @@ type Attempt struct {
 
 type lease struct {
 	token     string
+	session   string
 	job       *Job
 	gen       int64
 	expires   time.Time
@@ -328,7 +329,7 @@ func (a *Arbiter) attempt(l *lease) *Attempt {
 }
 
 // grant leases up to n pending jobs. The caller holds mu.
-func (a *Arbiter) grant(n int) []string {
+func (a *Arbiter) grant(n int, session string) []string {
 	var tokens []string
 	for _, j := range a.jobs {
 		if len(tokens) == n {
@@ -340,7 +341,7 @@ func (a *Arbiter) grant(n int) []string {
 		j.State = "leased"
 		j.gen++
 		j.Attempts = append(j.Attempts, Attempt{Gen: j.gen, Outcome: "running"})
-		l := &lease{token: uuid.NewString(), job: j, gen: j.gen, expires: a.clk.Now().Add(a.Confirm)}
+		l := &lease{token: uuid.NewString(), session: session, job: j, gen: j.gen, expires: a.clk.Now().Add(a.Confirm)}
 		a.leases[l.token] = l
 		tokens = append(tokens, l.token)
 	}
@@ -361,6 +362,18 @@ func (a *Arbiter) live() int {
 	return n
 }
 
+// own counts the live leases of one session: a successor is not blamed for
+// what its predecessor left.
+func (a *Arbiter) own(session string) int {
+	n := 0
+	for _, l := range a.leases {
+		if l.dead == "" && l.session == session {
+			n++
+		}
+	}
+	return n
+}
+
 func (a *Arbiter) wire(token string) gavelapi.Lease {
 	l := a.leases[token]
 	out := l.job.Lease
@@ -371,4 +384,49 @@ func (a *Arbiter) wire(token string) gavelapi.Lease {
 
 func (a *Arbiter) directives() gavelapi.Directives {
 	return gavelapi.Directives{Drain: a.drain, Cancel: slices.Clone(a.cancels)}
+}
+
+// Package returns a stored package's stream.
+func (a *Arbiter) Package(digest string) ([]byte, bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	b, ok := a.packages[digest]
+	return b, ok
+}
+
+// Rename changes what later leases of the job call their source.
+func (a *Arbiter) Rename(id int64, sourceName string) {
+	a.Locked(func() { a.jobs[id-1].Lease.SourceName = sourceName })
+}
+
+// Locked runs f while no call is being looked at, for what Fault reads.
+func (a *Arbiter) Locked(f func()) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	f()
+}
+
+// AwaitExpiry waits until the running lease of the job is over by time.
+func (a *Arbiter) AwaitExpiry(t testing.TB, limit time.Duration, id int64) {
+	t.Helper()
+	over := a.clk.After(limit)
+	for {
+		a.mu.Lock()
+		a.reap()
+		left, live := time.Duration(0), false
+		for _, l := range a.leases {
+			if l.job.ID == id && l.dead == "" {
+				left, live = l.expires.Sub(a.clk.Now()), true
+			}
+		}
+		a.mu.Unlock()
+		if !live {
+			return
+		}
+		select {
+		case <-a.clk.After(max(left, time.Millisecond)):
+		case <-over:
+			t.Fatalf("the lease of job %d did not expire within %v", id, limit)
+		}
+	}
 }

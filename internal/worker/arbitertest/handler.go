@@ -155,10 +155,10 @@ func (a *Arbiter) claim(w http.ResponseWriter, r *http.Request, body []byte) {
 		}
 		// I4 from this side: never more than the worker says it has.
 		if n := min(req.Slots, req.TotalSlots-a.live()); n > 0 {
-			if n < req.Slots {
-				a.violate("claim: asks for %d leases, holds %d of %d", req.Slots, a.live(), req.TotalSlots)
+			if own := a.own(req.Session); req.Slots > req.TotalSlots-own {
+				a.violate("claim: asks for %d leases, holds %d of %d", req.Slots, own, req.TotalSlots)
 			}
-			if tokens := a.grant(n); len(tokens) > 0 {
+			if tokens := a.grant(n, req.Session); len(tokens) > 0 {
 				a.requests[req.RequestID] = tokens
 				a.answerClaim(w, tokens)
 				return
