@@ -95,16 +95,15 @@ func Run(ctx context.Context, grammar any, globals *Globals, args []string, s St
 
 // parseError is kong's complaint with a hint that names the right help.
 func parseError(err error) error {
-	command := "gavel"
+	words := []string{"gavel"}
 	if pe, ok := errors.AsType[*kong.ParseError](err); ok && pe.Context != nil {
-		if node := pe.Context.Selected(); node != nil {
-			command = "gavel " + node.Path()
-		} else if path := pe.Context.Path; len(path) > 1 && path[len(path)-1].Command != nil {
-			command = "gavel " + path[len(path)-1].Command.Path()
+		for _, p := range pe.Context.Path {
+			if p.Command != nil {
+				words = append(words, p.Command.Name)
+			}
 		}
 	}
-	command = strings.ReplaceAll(command, "gavel gavel", "gavel")
-	return &Error{Code: ExitUsage, Message: err.Error(), Hint: command + " --help shows the usage"}
+	return &Error{Code: ExitUsage, Message: err.Error(), Hint: strings.Join(words, " ") + " --help shows the usage"}
 }
 
 // report prints an error and turns it into the exit code.

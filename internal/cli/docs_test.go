@@ -21,7 +21,7 @@ func TestReferenceNamesEveryCommandAndFlag(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, leaf := range parser.Model.Leaves(true) {
-		name := strings.SplitN(leaf.FullPath(), " <", 2)[0]
+		name, _, _ := strings.Cut(leaf.FullPath(), " <")
 		if !strings.Contains(string(page), "`"+name) {
 			t.Errorf("the page lacks %s", name)
 		}

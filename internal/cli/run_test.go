@@ -295,8 +295,16 @@ func TestEveryCommandHasEveryForm(t *testing.T) {
 	file := sourceFile(t, "print(1)")
 	s.run(t.Context(), "submit", file, "-p", "aplusb")
 	for _, args := range [][]string{
-		{"submit", file, "-p", "aplusb"}, {"submission", "list"}, {"submission", "show", "1"}, {"submission", "watch", "1"},
-		{"problem", "list"}, {"problem", "show", "aplusb"}, {"worker", "list"}, {"worker", "invite"}, {"language", "list"}, {"version"},
+		{"submit", file, "-p", "aplusb"},
+		{"submission", "list"},
+		{"submission", "show", "1"},
+		{"submission", "watch", "1"},
+		{"problem", "list"},
+		{"problem", "show", "aplusb"},
+		{"worker", "list"},
+		{"worker", "invite"},
+		{"language", "list"},
+		{"version"},
 		{"doctor", "--for", "client"},
 	} {
 		for _, form := range []string{"table", "wide", "json", "jsonl", "id"} {

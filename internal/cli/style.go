@@ -114,14 +114,14 @@ func runeColumns(r rune) int {
 	return 1
 }
 
-// cut shortens a text to at most max columns.
-func cut(s string, max int) string {
-	if columns(s) <= max {
+// cut shortens a text to at most limit columns.
+func cut(s string, limit int) string {
+	if columns(s) <= limit {
 		return s
 	}
 	n := 0
 	for i, r := range s {
-		if n+runeColumns(r) > max-1 {
+		if n+runeColumns(r) > limit-1 {
 			return s[:i] + "…"
 		}
 		n += runeColumns(r)

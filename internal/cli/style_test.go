@@ -62,7 +62,7 @@ func TestTablesFitAndAlign(t *testing.T) {
 	})
 	w.Flush()
 	var ends []int
-	for _, line := range strings.Split(strings.TrimRight(out.String(), "\n"), "\n") {
+	for line := range strings.SplitSeq(strings.TrimRight(out.String(), "\n"), "\n") {
 		if columns(line) > 40 {
 			t.Errorf("%q has %d columns", line, columns(line))
 		}

@@ -166,10 +166,8 @@ func chooseLanguage(langs []gavelapi.LanguageInfo, ext string) (lang gavelapi.La
 		if len(found) == 0 {
 			continue
 		}
-		choice := -1
-		if len(found) == 1 {
-			choice = 0
-		} else {
+		choice := 0
+		if len(found) > 1 {
 			choice = slices.IndexFunc(found, func(l gavelapi.LanguageInfo) bool { return slices.Contains(l.DefaultFor, e) })
 		}
 		for i, l := range found {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"net/http"
 	"strconv"
 	"time"
@@ -80,9 +81,7 @@ func writeProblem(w http.ResponseWriter, p *gavelapi.Problem) {
 	if err != nil {
 		panic(err) // a struct of strings and numbers always encodes
 	}
-	for name, values := range problemHeaders(p) {
-		w.Header()[name] = values
-	}
+	maps.Copy(w.Header(), problemHeaders(p))
 	w.Header().Set("Content-Type", problemType)
 	w.WriteHeader(p.Status)
 	_, _ = w.Write(append(body, '\n'))

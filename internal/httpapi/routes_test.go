@@ -232,7 +232,6 @@ func TestWaitIsCappedAndChecked(t *testing.T) {
 	}
 }
 
-
 func TestListsPageByOpaqueCursor(t *testing.T) {
 	r := newRig(t)
 	for range 3 {
@@ -267,7 +266,6 @@ func TestListsPageByOpaqueCursor(t *testing.T) {
 	}
 }
 
-
 func TestUnknownRoutesAndMethodsAreProblems(t *testing.T) {
 	r := newRig(t)
 	for _, path := range []string{"/", "/v1", "/v1/nope", "/docs", "/schemas/Problem.json", "/problems/nope", "/v1/submissions/1/nope"} {
@@ -280,7 +278,6 @@ func TestUnknownRoutesAndMethodsAreProblems(t *testing.T) {
 		}
 	}
 }
-
 
 func TestUnavailableSaysWhenToComeBack(t *testing.T) {
 	r := newRig(t)

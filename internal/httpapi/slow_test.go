@@ -143,7 +143,7 @@ func TestALongPollOutlivesDeadlinesOverHTTP2(t *testing.T) {
 			}
 			body, err := io.ReadAll(resp.Body)
 			resp.Body.Close()
-			if resp.StatusCode != 200 || resp.ProtoMajor != 2 || err != nil {
+			if resp.StatusCode != http.StatusOK || resp.ProtoMajor != 2 || err != nil {
 				t.Errorf("%s: %s %d, %v: %s", tc.path, resp.Proto, resp.StatusCode, err, body)
 			}
 		}

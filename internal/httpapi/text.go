@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"net/url"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -24,10 +25,8 @@ func checkURL(r *http.Request) error {
 		return apperr.New(apperr.Malformed, "encode the query as application/x-www-form-urlencoded", "the query cannot be read").At("query")
 	}
 	for name, values := range q {
-		for _, v := range append(values, name) {
-			if bad(v) {
-				return apperr.New(apperr.Invalid, "check the query", "the query contains NUL bytes or is not UTF-8").At("query")
-			}
+		if slices.ContainsFunc(append(values, name), bad) {
+			return apperr.New(apperr.Invalid, "check the query", "the query contains NUL bytes or is not UTF-8").At("query")
 		}
 	}
 	return nil
