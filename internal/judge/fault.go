@@ -21,8 +21,7 @@ func asFault(ctx context.Context, err error, doing string) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
 	}
-	var f *Fault
-	if errors.As(err, &f) {
+	if f, ok := errors.AsType[*Fault](err); ok {
 		return f
 	}
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {

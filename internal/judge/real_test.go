@@ -2,7 +2,9 @@ package judge_test
 
 import (
 	"fmt"
+	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -10,6 +12,7 @@ import (
 
 	"github.com/gavel-oj/gavel/internal/judge"
 	"github.com/gavel-oj/gavel/internal/sandbox"
+	"github.com/gavel-oj/gavel/internal/testkit"
 	"github.com/gavel-oj/gavel/internal/verdict"
 )
 
@@ -265,5 +268,34 @@ func TestSelfTestOffersEveryLanguageOfThisMachine(t *testing.T) {
 			t.Errorf("%+v", o)
 		}
 		t.Logf("%s: %s, %v", o.Language, o.Version, o.Took.Round(time.Millisecond))
+	}
+}
+
+// TestFullScratchDiskIsTheHostsFault uses a file system of 1 MiB.
+func TestFullScratchDiskIsTheHostsFault(t *testing.T) {
+	p := realProvider(t)
+	dir := t.TempDir()
+	if err := syscall.Mount("scratch", dir, "tmpfs", 0, "size=1m,mode=0755"); err != nil {
+		testkit.Missing(t, testkit.Cgroup, "mount a small file system: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(dir, 0); err != nil {
+			t.Error(err)
+		}
+	})
+	e := newEngineWith(t, judge.Config{Provider: p, Slots: 1, ScratchDir: filepath.Join(dir, "scratch")})
+	for name, task := range map[string]judge.Task{
+		"output":  newTask(newPackage(t, "", "1"), "python3", "print('x' * (3 << 20))"),
+		"program": newTask(newPackage(t, "", "1"), "cpp20", cppSum),
+	} {
+		task.Limits.OutputBytes = 8 << 20
+		_, err := e.Judge(t.Context(), task, quiet)
+		if f := wantFault(t, err, judge.BlameHost); !strings.Contains(f.Error(), "no space left in the scratch directory") {
+			t.Errorf("%s: %v", name, f)
+		}
+	}
+	// And it recovers by itself: nothing of the tasks is left.
+	if r, err := e.Judge(t.Context(), newTask(newPackage(t, "1 2", "3"), "python3", pythonSum), quiet); err != nil || r.Verdict != verdict.AC {
+		t.Errorf("afterwards: %+v, %v", r, err)
 	}
 }

@@ -32,8 +32,7 @@ func (b *lazyBox) Run(ctx context.Context, spec *sandbox.Spec) (sandbox.Result, 
 		b.box = box
 	}
 	res, err := b.box.Run(ctx, spec)
-	var f *sandbox.Fault
-	if errors.As(err, &f) {
+	if _, ok := errors.AsType[*sandbox.Fault](err); ok {
 		b.log.Warn("box replaced after a fault", "box", string(b.kind), "err", err)
 		if err := b.Close(); err != nil {
 			b.log.Warn("close faulty box", "box", string(b.kind), "err", err)

@@ -155,8 +155,7 @@ func (v *evaluation) check(ctx context.Context, i int, t *problem.Test, output *
 	result, err := v.custom.program.Check(ctx, v.slot.check, checker.Case{
 		Input: pkg.Path(t.Input), Answer: pkg.Path(t.Answer), Output: in, Args: args,
 	})
-	var failure *checker.Failure
-	if errors.As(err, &failure) {
+	if failure, ok := errors.AsType[*checker.Failure](err); ok {
 		return result, faultf(BlameChecker, nil, "%s", failure.Message)
 	}
 	return result, asFault(ctx, err, "run checker")

@@ -56,14 +56,13 @@ func TestOnlyTheTwoExitCodesAreAnswers(t *testing.T) {
 		got, err := program.Check(t.Context(), runner(func(*sandbox.Spec) (sandbox.Result, error) {
 			return sandbox.Result{ExitCode: code}, nil
 		}), Case{})
-		var failure *Failure
 		switch code {
 		case 42, 43:
 			if err != nil || got.Accepted != (code == 42) {
 				t.Errorf("exit code %d: %+v, %v", code, got, err)
 			}
 		default:
-			if !errors.As(err, &failure) {
+			if _, ok := errors.AsType[*Failure](err); !ok {
 				t.Errorf("exit code %d: %+v, %v", code, got, err)
 			}
 		}

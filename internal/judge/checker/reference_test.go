@@ -242,7 +242,7 @@ func FuzzTokens(f *testing.F) {
 		// Fractions are slow with large exponents, and a number longer than
 		// the small window is text to it.
 		for _, text := range [][]byte{answer, output, []byte(abs), []byte(rel)} {
-			for _, word := range bytes.Fields(text) {
+			for word := range bytes.FieldsSeq(text) {
 				if len(word) >= smallWindow/2 || regexp.MustCompile(`[eE][+-]?[0-9]*[0-9]{3}`).Match(word) {
 					t.Skip()
 				}

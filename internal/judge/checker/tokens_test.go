@@ -122,7 +122,8 @@ func TestTokens(t *testing.T) {
 		{"CRLF when white space counts", spaces, "a\n", "a\r\n", false},
 		{"case is still folded when white space counts", spaces, "a B\n", "A b\n", true},
 		{
-			"tolerance when white space counts", problem.TokenOptions{SpaceChangeSensitive: true, FloatAbsolute: "0.1"},
+			"tolerance when white space counts",
+			problem.TokenOptions{SpaceChangeSensitive: true, FloatAbsolute: "0.1"},
 			"1.0 2.0\n", "1.05 1.95\n", true,
 		},
 
