@@ -106,7 +106,8 @@ func (s *suite) spec(args ...string) *sandbox.Spec {
 		Mounts:  []sandbox.Mount{{Host: s.programs, Box: sandbox.ProgramDir}},
 		Profile: sandbox.ProfileRun,
 		Limits: sandbox.Limits{
-			CPU: s.pace * 5 * time.Second, Wall: s.pace * 15 * time.Second, MemoryBytes: 64 << 20,
+			// Generous: virtual machines count the time they are not run.
+			CPU: s.pace * 30 * time.Second, Wall: s.pace * 60 * time.Second, MemoryBytes: 64 << 20,
 			StdoutBytes: 1 << 20, StderrBytes: 1 << 16, FileBytes: 4 << 20,
 			DiskBytes: 8 << 20, DiskInodes: 64, Processes: 16, OpenFiles: 32,
 		},

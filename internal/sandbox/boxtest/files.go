@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -160,7 +161,7 @@ func (s *suite) testCopyOut(t *testing.T) {
 	t.Run("what a stopped program left is copied too", func(t *testing.T) {
 		spec := s.spec()
 		spec.Argv = []string{"/bin/sh", "-c", "echo part >out; while :; do :; done"}
-		spec.Limits.CPU /= 20
+		spec.Limits.CPU = s.pace * 300 * time.Millisecond
 		spec.CopyOut = []sandbox.CopyOut{{Path: "out", MaxBytes: 100}}
 		got := s.run(t, spec)
 		got.stopped(t, sandbox.LimitCPU)
@@ -210,7 +211,7 @@ func (s *suite) testBetweenRuns(t *testing.T) {
 		go func() {
 			spec := s.spec()
 			spec.Argv = []string{"/bin/sh", "-c", "echo secret >/tmp/mark; echo secret >/w/mark; echo secret >/dev/shm/mark; while :; do :; done"}
-			spec.Limits.CPU = s.pace * 300e6
+			spec.Limits.CPU = s.pace * 300 * time.Millisecond
 			got, err := try(t.Context(), a, spec)
 			if err != nil {
 				t.Error(err)

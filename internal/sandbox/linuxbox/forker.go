@@ -14,28 +14,28 @@ import (
 // seccomp filter, cgroup namespace, empty bounding set) is set on this one
 // thread, once. The Go runtime never starts other threads from it, because
 // its goroutine is locked to it.
+//
+// It also watches and reaps what it started and sends the result: handing that
+// to another thread would cost a wake-up on the way of every run. What it
+// cannot do, being filtered, is mounting.
 type forker struct {
-	jobs chan *forkJob
+	jobs chan func()
 	done chan struct{}
 }
 
-// forkJob is one start. The results are valid after forker.start returned.
+// forkJob is one start.
 type forkJob struct {
 	argv, env []string
 	files     []uintptr
-	joins     []int        // v1 tasks files to enter first
-	cgroupDir int          // v2 leaf to start in, or -1
-	before    func() error // called in the cgroups, right before the fork
+	joins     []int // v1 tasks files to enter first
+	cgroupDir int   // v2 leaf to start in, or -1
 
 	pid, pidfd int
 	started    time.Duration // monotonic, right before the fork
-	overhead   time.Duration // CPU of this thread since before returned
-	err        error
-	op         string
 }
 
 func startForker(tasks []int, filter bool) (*forker, error) {
-	f := &forker{jobs: make(chan *forkJob), done: make(chan struct{})}
+	f := &forker{jobs: make(chan func()), done: make(chan struct{})}
 	ready := make(chan error)
 	go func() {
 		runtime.LockOSThread()
@@ -97,30 +97,21 @@ func clearInheritable() error {
 	return unix.Capset(&hdr, &data[0])
 }
 
-// start runs one job on the forker thread.
-func (f *forker) start(j *forkJob) {
-	f.jobs <- j
+// do runs job on the forker thread.
+func (f *forker) do(job func()) {
+	f.jobs <- job
 	<-f.done
 }
 
 func (f *forker) loop() {
-	for j := range f.jobs {
-		f.fork(j)
+	for job := range f.jobs {
+		job()
 		f.done <- struct{}{}
 	}
 }
 
-func (f *forker) fork(j *forkJob) {
-	for _, fd := range j.joins {
-		if j.err = joinTasks(fd); j.err != nil {
-			j.op = "cgroup"
-			return
-		}
-	}
-	if j.err = j.before(); j.err != nil {
-		j.op = "cgroup"
-		return
-	}
+// fork starts the program. It must run on the forker thread.
+func (j *forkJob) fork() error {
 	j.pidfd = -1
 	attr := &syscall.ProcAttr{
 		Dir:   boxWorkDir,
@@ -135,13 +126,10 @@ func (f *forker) fork(j *forkJob) {
 	if j.cgroupDir >= 0 {
 		attr.Sys.UseCgroupFD, attr.Sys.CgroupFD = true, j.cgroupDir
 	}
-	base := threadCPU()
 	j.started = monotonic()
-	j.pid, j.err = syscall.ForkExec(j.argv[0], j.argv, attr)
-	j.overhead = threadCPU() - base
-	if j.err != nil {
-		j.op = "exec"
-	}
+	var err error
+	j.pid, err = syscall.ForkExec(j.argv[0], j.argv, attr)
+	return step("exec", "", err)
 }
 
 func threadCPU() time.Duration {

@@ -247,11 +247,9 @@ func (b *boxInit) handleRun(body []byte, fds []int) error {
 		return fmt.Errorf("run message: %w", err)
 	}
 	run := &initRun{boxInit: b, req: req}
-	out, send := run.do(fds)
-	if err := sendPacket(b.rx.sock, out.pack(), send...); err != nil {
+	if err := run.do(fds); err != nil {
 		return fmt.Errorf("send result: %w", err)
 	}
-	closeFDs(send)
 	fault := ""
 	if err := run.clean(); err != nil {
 		fault = err.Error()

@@ -26,6 +26,7 @@ type initRun struct {
 
 	job     forkJob
 	cpuBase time.Duration
+	ownBase time.Duration // this thread's CPU time then
 	oomBase int
 	status  unix.WaitStatus
 	exited  bool
@@ -33,31 +34,45 @@ type initRun struct {
 	out     outcome
 }
 
-// do runs the program and returns what to send, with its descriptors.
-func (r *initRun) do(fds []int) (*outcome, []int) {
-	err := r.run(fds)
-	if err != nil {
-		r.out.fault, r.out.faultErr = "supervise", err.Error()
-		if se, ok := errors.AsType[*stepError](err); ok {
-			r.out.fault, r.out.faultErr = se.op, se.err.Error()
-		}
-		if errno, ok := errors.AsType[unix.Errno](err); ok {
-			r.out.errno = int(errno)
-		}
-		return &r.out, nil
+// do runs the program and sends the outcome.
+func (r *initRun) do(fds []int) error {
+	rest, std, err := r.takeFDs(fds)
+	if err == nil {
+		err = r.prepare(rest)
 	}
-	return &r.out, r.copyOut()
+	var sendErr error
+	r.forker.do(func() {
+		if err == nil {
+			err = r.run(std)
+		} else {
+			closeFDs(std)
+		}
+		var files []int
+		if err == nil {
+			files = r.copyOut()
+		} else {
+			r.out = *failure(err)
+		}
+		sendErr = sendPacket(r.rx.sock, r.out.pack(), files...)
+		closeFDs(files)
+	})
+	return sendErr
 }
 
-func (r *initRun) run(fds []int) error {
-	rest, std, err := r.takeFDs(fds)
-	if err != nil {
-		return err
+func failure(err error) *outcome {
+	out := &outcome{fault: "supervise", faultErr: err.Error()}
+	if se, ok := errors.AsType[*stepError](err); ok {
+		out.fault, out.faultErr = se.op, se.err.Error()
 	}
-	err = r.prepare(rest)
-	if err == nil {
-		err = r.fork(std)
+	if errno, ok := errors.AsType[unix.Errno](err); ok {
+		out.errno = int(errno)
 	}
+	return out
+}
+
+// run is the part on the forker thread.
+func (r *initRun) run(std []int) error {
+	err := r.fork(std)
 	// At once: a peer at the other end of a pipe waits for its end of file,
 	// and that must depend on the program alone.
 	closeFDs(std)
@@ -136,28 +151,31 @@ func (r *initRun) makeDirs() error {
 }
 
 func (r *initRun) fork(std []int) error {
+	defer func() {
+		closeFDs(r.job.joins)
+		closeFDs([]int{r.job.cgroupDir})
+	}()
+	for _, fd := range r.job.joins {
+		if err := joinTasks(fd); err != nil {
+			return step("cgroup", "", fmt.Errorf("enter the run's cgroup: %w", err))
+		}
+	}
 	r.job.argv, r.job.env = r.req.argv, r.req.env
 	r.job.files = []uintptr{uintptr(std[0]), uintptr(std[1]), uintptr(std[2])}
-	r.job.before = func() (err error) {
-		if r.cpuBase, err = r.meter.readCPU(); err != nil {
-			return err
-		}
-		r.oomBase, err = r.meter.readOOM()
-		return err
-	}
 	if err := r.limits.lower(r.req); err != nil {
 		return step("rlimit", "", err)
 	}
-	r.forker.start(&r.job)
-	if err := r.limits.restore(); err != nil {
-		return step("rlimit", "", err)
+	var err error
+	if r.oomBase, err = r.meter.readOOM(); err != nil {
+		return step("cgroup", "", err)
 	}
-	closeFDs(r.job.joins)
-	if r.job.cgroupDir >= 0 {
-		_ = unix.Close(r.job.cgroupDir)
+	if r.cpuBase, err = r.meter.readCPU(); err != nil {
+		return step("cgroup", "", err)
 	}
-	if r.job.err != nil {
-		return step(r.job.op, "", r.job.err)
+	r.ownBase = threadCPU()
+	err = r.job.fork()
+	if err := errors.Join(err, step("rlimit", "", r.limits.restore())); err != nil {
+		return err
 	}
 	tighten(r.job.pid, r.req)
 	return nil
@@ -181,6 +199,9 @@ func (r *initRun) watch() error {
 			used, err := r.usedCPU()
 			if err != nil {
 				return err
+			}
+			if r.cfg.weak(weakCPUWatch) {
+				used = 0
 			}
 			wait = nextLook(r.req.cpu-used, r.job.started+r.req.wall-now, r.ncpu)
 			if err := r.enforce(used, now-r.job.started); err != nil {
@@ -254,17 +275,16 @@ func (r *initRun) hostSays() error {
 	return nil
 }
 
+// usedCPU is the program's CPU time. On v1 this thread is in the same cgroup,
+// so its own work is in the figure and has to come off.
 func (r *initRun) usedCPU() (time.Duration, error) {
-	if r.cfg.weak(weakCPUWatch) {
-		return 0, nil
-	}
 	now, err := r.meter.readCPU()
 	if err != nil {
 		return 0, err
 	}
 	used := now - r.cpuBase
 	if r.meter.ownCPU {
-		used -= r.job.overhead
+		used -= threadCPU() - r.ownBase
 	}
 	return max(used, 0), nil
 }
@@ -305,15 +325,11 @@ func (r *initRun) finish() error {
 		}
 		r.out.slow = monotonic()-start > time.Second
 	}
-	used, err := r.meter.readCPU()
+	used, err := r.usedCPU()
 	if err != nil {
 		return err
 	}
-	used -= r.cpuBase
-	if r.meter.ownCPU {
-		used -= r.job.overhead
-	}
-	r.out.cpu, r.out.wall = max(used, 0), r.ended-r.job.started
+	r.out.cpu, r.out.wall = used, r.ended-r.job.started
 	if r.status.Signaled() {
 		r.out.signal = int(r.status.Signal()) & 0x7f
 	} else {

@@ -26,7 +26,7 @@ func TestEachProtectionIsWhatHolds(t *testing.T) {
 	}
 	spec := func(args ...string) *sandbox.Spec {
 		l := roomyLimits()
-		l.CPU, l.Wall, l.MemoryBytes = 300*time.Millisecond, time.Second, 64<<20
+		l.CPU, l.Wall, l.MemoryBytes = 100*time.Millisecond, 3*time.Second, 64<<20
 		return &sandbox.Spec{
 			Argv:   append([]string{"/box/hostile"}, args...),
 			Mounts: []sandbox.Mount{{Host: programs, Box: "/box"}}, Limits: l, Profile: sandbox.ProfileRun,
