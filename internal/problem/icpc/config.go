@@ -116,10 +116,25 @@ func (im *importer) readVersion(root value) error {
 // only tells in the others, whose packages are full of them.
 func (im *importer) unknownKey(name string, v value) error {
 	if im.conf.dialect == dialect2025 {
-		return v.fail("remove it, or correct its name", "the key is not known in format 2025-09")
+		hint := "remove it, or correct its name"
+		if h, old := olderKeys[v.key]; old && v.file == configName {
+			hint = h
+		}
+		return v.fail(hint, "the key is not known in format 2025-09")
 	}
 	im.warn.add("%s: %s: the key is not known and has no effect", v.place(), v.key)
 	return nil
+}
+
+// olderKeys are keys of problem.yaml that 2025-09 has given up, with what it
+// has instead; packages that were brought over often keep one.
+var olderKeys = map[string]string{
+	"author":          "write credits instead",
+	"source_url":      "write source: {name: …, url: …}",
+	"validation":      "remove it; the directory output_validator/ makes the validator custom",
+	"validator_flags": "write output_validator_args into data/sample/test_group.yaml and data/secret/test_group.yaml",
+	"libraries":       "remove it",
+	"grading":         "remove it",
 }
 
 // configKeys are the keys of problem.yaml in the package's dialect.

@@ -264,7 +264,7 @@ func TestWhatIsWrongInProblemYAMLIsNamedWithItsLine(t *testing.T) {
 	tests := map[string]struct{ yaml, field, message, hint string }{
 		"unknown key":               {head2025 + "colour: red\n", "problem.yaml:4", "colour: the key is not known in format 2025-09", "remove it, or correct its name"},
 		"unknown limit":             {limit("tme_limit: 1"), "problem.yaml:5", "limits.tme_limit: the key is not known in format 2025-09", "remove it, or correct its name"},
-		"a key of the older format": {head2025 + "validation: custom\n", "problem.yaml:4", "validation: the key is not known in format 2025-09", "remove it, or correct its name"},
+		"a key of the older format": {head2025 + "validation: custom\n", "problem.yaml:4", "validation: the key is not known in format 2025-09", "remove it; the directory output_validator/ makes the validator custom"},
 		"unknown version":           {"problem_format_version: 2031-01\nname: x\n", "problem.yaml:1", `problem_format_version: version "2031-01" of the format is not known`, "known are 2023-07, 2023-07-draft, 2025-09, 2025-09-draft, draft, legacy, legacy-icpc"},
 		"no name":                   {"problem_format_version: 2025-09\n", "problem.yaml", "the key name is missing", "add a line 'name: …' with the title"},
 		"interactive":               {head2025 + "type: [pass-fail, interactive]\n", "problem.yaml:4", "type: interactive problems are not supported yet", notYet},
