@@ -1,6 +1,8 @@
 package judge_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -297,5 +299,25 @@ func TestFullScratchDiskIsTheHostsFault(t *testing.T) {
 	// And it recovers by itself: nothing of the tasks is left.
 	if r, err := e.Judge(t.Context(), newTask(newPackage(t, "1 2", "3"), "python3", pythonSum), quiet); err != nil || r.Verdict != verdict.AC {
 		t.Errorf("afterwards: %+v, %v", r, err)
+	}
+}
+
+func TestCancellationEndsARealRun(t *testing.T) {
+	e := newEngine(t, realProvider(t), 1)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	defer cancel(nil)
+	lost := errors.New("lease lost")
+	task := newTask(newPackage(t, "", "1"), "python3", "import time\ntime.sleep(60)")
+	from := time.Now()
+	_, err := e.Judge(ctx, task, func(p judge.Progress) {
+		if p.Phase == judge.PhaseRunning {
+			time.AfterFunc(50*time.Millisecond, func() { cancel(lost) })
+		}
+	})
+	if !errors.Is(err, lost) {
+		t.Errorf("error %v, want the cause", err)
+	}
+	if took := time.Since(from); took > task.Limits.Wall/2 {
+		t.Errorf("took %v", took)
 	}
 }
