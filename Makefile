@@ -5,7 +5,7 @@ MODULE   := github.com/gavel-oj/gavel
 VERSION  := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 COMMIT   := $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
 LDFLAGS  := -X $(MODULE)/internal/buildinfo.Version=$(VERSION) -X $(MODULE)/internal/buildinfo.Commit=$(COMMIT)
-PROGRAMS := $(notdir $(wildcard cmd/*))
+PROGRAMS := $(patsubst cmd/%/main.go,%,$(wildcard cmd/*/main.go))
 
 # Packages tested under the race detector: those with goroutines of their own. The others run without it, which is
 # faster and, for tests that measure a program in the box, truer.

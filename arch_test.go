@@ -106,6 +106,29 @@ var arbiterSide = []string{
 // pure packages have no I/O and read no clock.
 var pure = []string{"internal/verdict", "internal/lease", "internal/dispatch"}
 
+// programs pins the modules of others that our own packages use in each
+// program, and with it what we must answer for: one more is a decision, whose
+// reason belongs in the commit that adds it here. What those modules bring
+// along in their turn is go.sum's business.
+var programs = map[string][]string{
+	"cmd/gavel": {
+		"github.com/alecthomas/kong",
+		"github.com/cenkalti/backoff/v5",
+		"github.com/danielgtaylor/huma/v2",
+		"github.com/goccy/go-yaml",
+		"github.com/google/uuid",
+		"github.com/jackc/pgx/v5",
+		"github.com/klauspost/compress",
+		"github.com/lmittmann/tint",
+		"github.com/pressly/goose/v3",
+		"github.com/prometheus/client_golang",
+		"golang.org/x/sync",
+		"golang.org/x/sys",
+		"golang.org/x/term",
+		"golang.org/x/text",
+	},
+}
+
 // A listed package is one line of go list -deps -json.
 type listed struct {
 	ImportPath string
@@ -269,6 +292,20 @@ func TestLayersHold(t *testing.T) {
 	for _, l := range layers {
 		for _, v := range g.violations(l) {
 			t.Errorf("%s\n\tthe rule for %s: %s", v, strings.Join(l.packages, " "), l.reason)
+		}
+	}
+}
+
+func TestProgramsUseTheModulesTheyAreKnownToUse(t *testing.T) {
+	g := load(t)
+	for program, want := range programs {
+		if diff := cmp.Diff(want, g.direct(full(program))); diff != "" {
+			t.Errorf("modules used by %s (-pinned +found):\n%s", program, diff)
+		}
+	}
+	for _, p := range g.find("cmd/...") {
+		if name := printed([]string{p.ImportPath}); programs[name] == nil {
+			t.Errorf("%s is a program without a list of modules", name)
 		}
 	}
 }
