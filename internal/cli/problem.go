@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -75,6 +76,10 @@ func (cmd *ProblemImportCmd) Run(app *App) error {
 	if local := up.failure(); local != nil && app.Ctx.Err() == nil {
 		e := app.explain(local)
 		return withCause(local, &Error{Code: ExitFailed, Message: cmd.Path + ": " + e.Message, Hint: e.Hint})
+	}
+	if p, ok := errors.AsType[*gavelapi.Problem](err); ok && (p.Status == http.StatusUnprocessableEntity || p.Status == http.StatusRequestEntityTooLarge) {
+		e := app.explain(err)
+		return withCause(err, &Error{Code: e.Code, Message: cmd.Path + ": " + e.Message, Hint: e.Hint})
 	}
 	if err != nil {
 		return err

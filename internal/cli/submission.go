@@ -198,7 +198,9 @@ func (a *App) printDetail(w *bufio.Writer, s *gavelapi.Submission, d *gavelapi.S
 	if a.Output == "wide" {
 		p := d.Provenance
 		line("digest", "%s", s.PackageDigest)
-		line("measured", "memory by %s, cpu by %s, kernel %s, worker %s", orDash(p.MemoryMeter), orDash(p.CPUMeter), orDash(p.Kernel), orDash(p.WorkerBuild))
+		if p.WorkerBuild != "" {
+			line("measured", "memory by %s, cpu by %s, kernel %s, worker %s", orDash(p.MemoryMeter), orDash(p.CPUMeter), orDash(p.Kernel), orDash(p.WorkerBuild))
+		}
 		for _, at := range d.Attempts {
 			line("attempt", "%s", attemptText(at))
 		}
