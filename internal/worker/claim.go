@@ -151,7 +151,7 @@ func (w *Worker) waitForRoom(ctx context.Context) (int, bool) {
 				return free, true
 			}
 			w.nag.on("obstacle", func(lasting time.Duration) {
-				w.log.Error("not claiming: "+why, "lasting_ms", lasting.Milliseconds())
+				w.log.Error("not claiming", "reason", why, "lasting_ms", lasting.Milliseconds())
 			})
 			again = w.clk.After(obstacleRecheck)
 		}

@@ -39,6 +39,7 @@ type Config struct {
 	Client       Arbiter
 	Judge        judge.Judge
 	StateDir     string // session, outbox and packages; one process at a time
+	State        *State // StateDir already taken by the caller, who also closes it; or nil
 	Slots        int
 	Capabilities gavelapi.Capabilities
 	CPUMeter     string // for provenance, as sandbox.Info
@@ -69,7 +70,7 @@ func (c Config) withDefaults() (Config, error) {
 	switch {
 	case c.Client == nil || c.Judge == nil || c.Logger == nil:
 		return c, errors.New("worker: client, judge and logger are needed")
-	case c.StateDir == "":
+	case c.StateDir == "" && c.State == nil:
 		return c, errors.New("worker: no state directory is given")
 	case c.Slots < 1 || c.Slots > 1024:
 		return c, fmt.Errorf("worker: %d slots; give 1 to 1024", c.Slots)
@@ -77,6 +78,9 @@ func (c Config) withDefaults() (Config, error) {
 		return c, errors.New("worker: no language passed its self-test, so there is nothing to offer")
 	case c.Grace < 0:
 		return c, errors.New("worker: the grace period is negative")
+	}
+	if c.State != nil {
+		c.StateDir = c.State.dir
 	}
 	if c.Clock == nil {
 		c.Clock = clock.System{}

@@ -39,7 +39,7 @@ func TestBrokenOutboxDeliversFromMemoryStopsClaimingAndRecovers(t *testing.T) {
 		if n := e.calls(); n != 1 {
 			t.Errorf("%d runs: work was taken while results cannot be saved", n)
 		}
-		if n := r.logs.count("not claiming: results cannot be saved"); n < 9 || n > 11 {
+		if n := r.logs.count(`not claiming" reason="results cannot be saved`); n < 9 || n > 11 {
 			t.Errorf("the reason was said %d times in 10 minutes", n)
 		}
 		if err := os.Remove(box); err != nil {

@@ -35,7 +35,7 @@ func (w *Worker) RunSignalled(ctx context.Context, signals <-chan os.Signal, exi
 			select {
 			case sig := <-signals:
 				if sig == unix.SIGHUP {
-					w.log.Info("SIGHUP: there is nothing to reload, a restart reads the configuration")
+					w.log.Info("signal: nothing to reload, a restart reads the configuration", "signal", sig.String())
 					continue
 				}
 				steps[0](sig.String())

@@ -17,9 +17,9 @@ import (
 	"github.com/gavel-oj/gavel/internal/apperr"
 )
 
-// stateDir is the agent's directory: one process holds it at a time, and it
+// State is the agent's directory: one process holds it at a time, and it
 // remembers which sessions the arbiter may know this worker by.
-type stateDir struct {
+type State struct {
 	dir  string
 	lock *os.File
 
@@ -37,8 +37,10 @@ type sessionFile struct {
 	Sessions []string `json:"sessions"` // newest first
 }
 
-// openState takes the directory for this process.
-func openState(dir string) (*stateDir, error) {
+// OpenState takes the directory for this process, until Close. A program that
+// keeps other things of its own below the directory does this before it touches
+// them.
+func OpenState(dir string) (*State, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, apperr.Wrap(err, apperr.Invalid, "give a directory that this user may write to (--state-dir)", "the state directory cannot be made")
 	}
@@ -62,12 +64,12 @@ func openState(dir string) (*stateDir, error) {
 	if f.Truncate(0) == nil {
 		_, _ = f.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
 	}
-	return &stateDir{dir: dir, lock: f, session: uuid.NewString()}, nil
+	return &State{dir: dir, lock: f, session: uuid.NewString()}, nil
 }
 
 // begin remembers this session before the arbiter can hear of it. An error
 // means that a successor may have to wait for this session to expire.
-func (s *stateDir) begin() error {
+func (s *State) begin() error {
 	var old sessionFile
 	b, err := os.ReadFile(s.path())
 	switch {
@@ -88,13 +90,13 @@ func (s *stateDir) begin() error {
 }
 
 // accepted forgets the predecessors: the arbiter knows this session now.
-func (s *stateDir) accepted() error {
+func (s *State) accepted() error {
 	s.earlier = nil
 	return s.save(s.session)
 }
 
 // previous is the session to name as this one's predecessor.
-func (s *stateDir) previous() string {
+func (s *State) previous() string {
 	if len(s.earlier) == 0 {
 		return ""
 	}
@@ -102,15 +104,15 @@ func (s *stateDir) previous() string {
 }
 
 // refused goes on to the next possible predecessor, round and round.
-func (s *stateDir) refused() {
+func (s *State) refused() {
 	if len(s.earlier) > 1 {
 		s.earlier = append(s.earlier[1:], s.earlier[0])
 	}
 }
 
-func (s *stateDir) path() string { return filepath.Join(s.dir, "session.json") }
+func (s *State) path() string { return filepath.Join(s.dir, "session.json") }
 
-func (s *stateDir) save(sessions ...string) error {
+func (s *State) save(sessions ...string) error {
 	b, err := json.Marshal(sessionFile{Sessions: sessions})
 	if err != nil {
 		return err
@@ -121,8 +123,16 @@ func (s *stateDir) save(sessions ...string) error {
 	return nil
 }
 
-// close lets another process have the directory.
-func (s *stateDir) close() error { return s.lock.Close() }
+// Close lets another process have the directory.
+func (s *State) Close() error { return s.lock.Close() }
+
+// Save puts a file of the caller's into the directory, whole and durable.
+func (s *State) Save(name string, data []byte) error {
+	if err := writeFile(filepath.Join(s.dir, name), data); err != nil {
+		return fmt.Errorf("write %s: %w", name, err)
+	}
+	return nil
+}
 
 // tmpSuffix marks files that are being written.
 const tmpSuffix = ".tmp"

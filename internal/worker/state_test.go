@@ -12,16 +12,16 @@ import (
 )
 
 // next is a process that starts after the former one ended.
-func next(t *testing.T, dir string) *stateDir {
+func next(t *testing.T, dir string) *State {
 	t.Helper()
-	s, err := openState(dir)
+	s, err := OpenState(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := s.begin(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = s.close() })
+	t.Cleanup(func() { _ = s.Close() })
 	return s
 }
 
@@ -34,9 +34,9 @@ func TestSessionSucceedsTheOneThatTheArbiterKnows(t *testing.T) {
 	if err := a.accepted(); err != nil {
 		t.Fatal(err)
 	}
-	_ = a.close()
+	_ = a.Close()
 	b := next(t, dir) // ends before the arbiter answers it: it may know a or b
-	_ = b.close()
+	_ = b.Close()
 	c := next(t, dir)
 	if d := cmp.Diff([]string{b.session, a.session}, c.earlier); d != "" {
 		t.Error(d)
@@ -52,7 +52,7 @@ func TestSessionSucceedsTheOneThatTheArbiterKnows(t *testing.T) {
 	if err := c.accepted(); err != nil {
 		t.Fatal(err)
 	}
-	_ = c.close()
+	_ = c.Close()
 	if e := next(t, dir); e.previous() != c.session || len(e.earlier) != 1 {
 		t.Errorf("it succeeds %v", e.earlier)
 	}
@@ -61,7 +61,7 @@ func TestSessionSucceedsTheOneThatTheArbiterKnows(t *testing.T) {
 func TestRememberedSessionsAreBounded(t *testing.T) {
 	dir := t.TempDir()
 	for range 30 {
-		_ = next(t, dir).close()
+		_ = next(t, dir).Close()
 	}
 	if n := len(next(t, dir).earlier); n != maxEarlier {
 		t.Errorf("%d sessions remembered", n)
@@ -73,14 +73,14 @@ func TestDamagedSessionFileIsNoReasonNotToStart(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "session.json"), []byte("{\"ses"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s, err := openState(dir)
+	s, err := OpenState(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := s.begin(); err == nil {
 		t.Error("the damage was not noticed")
 	}
-	_ = s.close()
+	_ = s.Close()
 	if got := next(t, dir).previous(); got != s.session {
 		t.Errorf("the file was not written anew: %q", got)
 	}
@@ -89,7 +89,7 @@ func TestDamagedSessionFileIsNoReasonNotToStart(t *testing.T) {
 func TestSecondProcessOnTheSameStateDirectoryIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	next(t, dir)
-	_, err := openState(dir)
+	_, err := OpenState(dir)
 	if apperr.CodeOf(err) != apperr.Conflict || !strings.Contains(err.Error(), "already runs with state directory") {
 		t.Errorf("got %v", err)
 	}
@@ -103,7 +103,7 @@ func TestStateDirectoryThatCannotBeMadeIsExplained(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := openState(filepath.Join(file, "state")); apperr.CodeOf(err) != apperr.Invalid {
+	if _, err := OpenState(filepath.Join(file, "state")); apperr.CodeOf(err) != apperr.Invalid {
 		t.Errorf("got %v", err)
 	}
 }

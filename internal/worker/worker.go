@@ -30,7 +30,7 @@ type Worker struct {
 	clk clock.Clock
 	nag *nag
 
-	state  *stateDir
+	state  *State
 	outbox *outbox
 	cache  *cache
 
@@ -100,10 +100,12 @@ func (w *Worker) failed() bool {
 // finished, and returns nil. It returns an error when it cannot start or when
 // the arbiter refuses this worker for good (ErrRefused, ErrProtocol).
 func (w *Worker) Run(ctx context.Context) (err error) {
-	if w.state, err = openState(w.cfg.StateDir); err != nil {
-		return err
+	if w.state = w.cfg.State; w.state == nil {
+		if w.state, err = OpenState(w.cfg.StateDir); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, w.state.Close()) }()
 	}
-	defer func() { err = errors.Join(err, w.state.close()) }()
 	if err := w.state.begin(); err != nil {
 		w.log.Warn("the session cannot be remembered; the next start may have to wait for this one to expire", "error", err)
 	}

@@ -20,6 +20,9 @@ import (
 // Token is the worker token that every Arbiter accepts.
 const Token = "gvl_w_test"
 
+// Invitation is what every Arbiter takes for enrolling, again and again.
+const Invitation = "gvl_i_test"
+
 // Fault is what happens to a call instead of an ordinary answer.
 type Fault int
 

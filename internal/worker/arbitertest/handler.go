@@ -65,6 +65,12 @@ func (a *Arbiter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.Header.Get(gavelapi.ProtocolHeader) != "1":
 		refuse(rec, 426, "protocol", "")
+	case op == "enrol":
+		if in := decode[gavelapi.EnrolRequest](a, body); in.Invitation != Invitation {
+			refuse(rec, 403, "the invitation is unknown or used", "")
+		} else {
+			reply(rec, gavelapi.EnrolResponse{WorkerID: 1, Name: in.Name, Pool: "default", Token: Token})
+		}
 	case r.Header.Get("Authorization") != "Bearer "+Token:
 		refuse(rec, 401, "token", "")
 	case op == "claim":

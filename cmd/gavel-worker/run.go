@@ -1,0 +1,197 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/lmittmann/tint"
+	"golang.org/x/sys/unix"
+
+	"github.com/gavel-oj/gavel/gavelapi"
+	"github.com/gavel-oj/gavel/internal/apperr"
+	"github.com/gavel-oj/gavel/internal/buildinfo"
+	"github.com/gavel-oj/gavel/internal/clock"
+	"github.com/gavel-oj/gavel/internal/judge"
+	"github.com/gavel-oj/gavel/internal/language"
+	"github.com/gavel-oj/gavel/internal/sandbox"
+	"github.com/gavel-oj/gavel/internal/sandbox/linuxbox"
+	"github.com/gavel-oj/gavel/internal/worker"
+)
+
+type runCmd struct {
+	common
+
+	Name         string `placeholder:"NAME" help:"Name to enrol under at the first run (default the host's name)."`
+	Invitation   string `placeholder:"CODE" help:"Enrol with it when there is no token yet. Better in $$GAVEL_WORKER_INVITATION."`
+	ScratchDir   string `placeholder:"DIR" help:"Sources, programs and outputs while they are needed; wants a fast disk (default scratch in the state directory)."`
+	Slots        string `placeholder:"N" help:"Judgings at once (default the number of cores)."`
+	Grace        string `placeholder:"TIME" help:"How long running work may go on after SIGTERM (default 0s: hand it back at once)."`
+	CacheBytes   string `placeholder:"SIZE" help:"Room for cached packages (default 4GiB)."`
+	MinFreeBytes string `placeholder:"SIZE" help:"Claim nothing with less room than this (default 8MiB)."`
+	Log          string `placeholder:"FORM" help:"auto, json or text (default auto: text at a terminal)."`
+}
+
+// Run implements the command.
+func (c *runCmd) Run(ctx context.Context, w world) error {
+	s, err := resolve(c.common, given{
+		"name": c.Name, "scratch_dir": c.ScratchDir, "slots": c.Slots, "grace": c.Grace,
+		"cache_bytes": c.CacheBytes, "min_free_bytes": c.MinFreeBytes, "log": c.Log,
+	}, w.environ)
+	if err != nil {
+		return err
+	}
+	s.invitation = first(c.Invitation, s.invitation)
+	if _, err := s.client(""); err != nil { // before the machine is looked at for seconds
+		return err
+	}
+	log := s.logger(w)
+	// Taken first: two processes must not share scratch files or boxes either.
+	state, err := worker.OpenState(s.stateDir)
+	if err != nil {
+		return err
+	}
+	defer state.Close()
+	return s.judge(ctx, w, state, log)
+}
+
+// judge opens the engine, proves what it can do, and works.
+func (s *settings) judge(ctx context.Context, w world, state *worker.State, log *slog.Logger) (err error) {
+	start, stopStart := untilSignal(ctx, w)
+	defer stopStart()
+	boxTmp := filepath.Join(s.scratchDir, "tmp")
+	if err := os.MkdirAll(boxTmp, 0o755); err != nil {
+		return apperr.Wrap(err, apperr.Invalid, "give a directory that this user may write to (--scratch-dir)", "the scratch directory cannot be made")
+	}
+	provider, err := linuxbox.Open(linuxbox.Config{Log: log, ReadOnly: s.readOnly, TempDir: boxTmp})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, provider.Close()) }()
+	languages, err := language.Builtin()
+	if err != nil {
+		return err
+	}
+	engine, err := judge.New(judge.Config{
+		Provider: provider, Slots: s.slots, Languages: languages, ScratchDir: filepath.Join(s.scratchDir, "judge"), Logger: log,
+	})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, engine.Close()) }()
+
+	results, err := engine.SelfTest(start)
+	if err != nil {
+		if start.Err() != nil {
+			return nil //nolint:nilerr // a stop during the start is an orderly one
+		}
+		return fmt.Errorf("self-test: %w", err)
+	}
+	// Before the arbiter hears of this worker: one that can judge nothing
+	// never registers.
+	offers, err := offered(results, log)
+	if err != nil {
+		return err
+	}
+	token, err := s.credentials(start, state, log)
+	if err != nil {
+		if start.Err() != nil {
+			return nil //nolint:nilerr // as above
+		}
+		return err
+	}
+	c, err := s.client(token)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	info := provider.Info()
+	agent, err := worker.New(worker.Config{
+		Client: c, Judge: engine, State: state, Slots: s.slots,
+		Capabilities: capabilities(info, offers), CPUMeter: info.CPUMeter,
+		Clock: clock.System{}, Logger: log, Grace: s.grace,
+		CacheQuotaBytes: s.cacheBytes, MinFreeBytes: s.minFreeBytes, WatchDirs: []string{s.scratchDir},
+		CompileWall: func(id string) time.Duration {
+			if l, ok := languages.Get(id); ok {
+				return l.Compile.Limits.Wall()
+			}
+			return worker.DefaultCompileWall
+		},
+	})
+	if err != nil {
+		return err
+	}
+	signals := stopStart() // what came meanwhile is not lost
+	return agent.RunSignalled(ctx, signals, w.exit)
+}
+
+// offered are the languages that passed their self-test. A machine without
+// any is no worker.
+func offered(results []judge.Offer, log *slog.Logger) ([]gavelapi.LanguageOffer, error) {
+	var offers []gavelapi.LanguageOffer
+	var reasons []string
+	for _, o := range results {
+		if !o.OK {
+			log.Warn("language is not offered", "language", o.Language, "reason", o.Reason)
+			reasons = append(reasons, o.Language+": "+o.Reason)
+			continue
+		}
+		log.Info("language is offered", "language", o.Language, "version", o.Version, "ms", o.Took.Milliseconds())
+		offers = append(offers, gavelapi.LanguageOffer{ID: o.Language, Version: o.Version})
+	}
+	if len(offers) == 0 {
+		return nil, &failure{exitFailed, "no language passed its self-test, so there is nothing to offer:\n  " + strings.Join(reasons, "\n  "),
+			"install a compiler (g++, python3), and let gavel-worker doctor look for what is missing"}
+	}
+	return offers, nil
+}
+
+func capabilities(info sandbox.Info, offers []gavelapi.LanguageOffer) gavelapi.Capabilities {
+	return gavelapi.Capabilities{
+		Languages: offers, MemoryBytes: memoryBudget(), Cores: runtime.GOMAXPROCS(0), Arch: runtime.GOARCH,
+		Build: buildinfo.Version, Kernel: info.Kernel, MemoryMeter: info.MemoryMeter, Sandbox: info.Layout, Weaker: info.Weaker,
+	}
+}
+
+// memoryBudget is what judgings may use together: three quarters of the
+// machine, or of the container that this is.
+func memoryBudget() int64 {
+	var si unix.Sysinfo_t
+	if unix.Sysinfo(&si) != nil {
+		return 0
+	}
+	total := int64(si.Totalram) * int64(si.Unit) //nolint:unconvert // the types differ between architectures
+	for _, name := range []string{"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"} {
+		b, err := os.ReadFile(name)
+		if err != nil {
+			continue
+		}
+		if n, err := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64); err == nil && n > 0 {
+			total = min(total, n)
+		}
+	}
+	return total / 4 * 3
+}
+
+func logHandler(w world, form string) slog.Handler {
+	if form == "text" || form == "auto" && w.terminal {
+		return tint.NewHandler(w.err, &tint.Options{TimeFormat: "15:04:05", NoColor: !w.terminal || noColor(w.environ)})
+	}
+	return slog.NewJSONHandler(w.err, nil)
+}
+
+func noColor(environ []string) bool {
+	for _, kv := range environ {
+		if v, ok := strings.CutPrefix(kv, "NO_COLOR="); ok && v != "" {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,97 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestFlagBeatsEnvironmentBeatsFileBeatsDefault(t *testing.T) {
+	dir := t.TempDir()
+	text := "url: http://file:1\nslots: 2\ngrace: 10s\ncache_bytes: 2GiB\nread_only: [/opt/jdk]\n"
+	if err := os.WriteFile(filepath.Join(dir, configName), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	type effective struct {
+		URL   string
+		Slots int
+		Grace time.Duration
+		Cache int64
+	}
+	for name, tc := range map[string]struct {
+		url     string
+		flags   given
+		environ []string
+		want    effective
+	}{
+		"file": {"", given{}, nil, effective{"http://file:1", 2, 10 * time.Second, 2 << 30}},
+		"environment over file": {"", given{}, []string{"GAVEL_URL=http://env:1", "GAVEL_WORKER_SLOTS=3", "GAVEL_WORKER_GRACE="},
+			effective{"http://env:1", 3, 10 * time.Second, 2 << 30}},
+		"flag over environment": {"http://flag:1", given{"slots": "4", "cache_bytes": "512 MiB"}, []string{"GAVEL_URL=http://env:1", "GAVEL_WORKER_SLOTS=3"},
+			effective{"http://flag:1", 4, 10 * time.Second, 512 << 20}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, err := resolve(common{StateDir: dir, URL: tc.url}, tc.flags, tc.environ)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d := cmp.Diff(tc.want, effective{s.url, s.slots, s.grace, s.cacheBytes}); d != "" {
+				t.Error(d)
+			}
+			if d := cmp.Diff([]string{"/opt/jdk"}, s.readOnly); d != "" {
+				t.Error(d)
+			}
+			if s.scratchDir != filepath.Join(dir, "scratch") {
+				t.Errorf("scratch directory %s", s.scratchDir)
+			}
+		})
+	}
+}
+
+func TestUnknownKeyIsAnErrorThatShowsTheLine(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "w.yaml")
+	if err := os.WriteFile(name, []byte("url: http://h:1\nslot: 3\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := resolve(common{Config: name}, given{}, nil)
+	if f := explain(err); err == nil || f.code != exitUsage || !strings.Contains(f.message, "slot: 3") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestUnknownVariableIsAWarningWithASuggestion(t *testing.T) {
+	s, err := resolve(common{StateDir: t.TempDir()}, given{}, []string{"GAVEL_WORKER_SLOT=3", "GAVEL_OTHER=1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"the variable GAVEL_WORKER_SLOT means nothing; was GAVEL_WORKER_SLOTS meant?"}
+	if d := cmp.Diff(want, s.warnings); d != "" {
+		t.Error(d)
+	}
+}
+
+func TestTokenComesFromASystemdCredential(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "gavel-worker-token"), []byte("gvl_w_x\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, err := resolve(common{StateDir: t.TempDir()}, given{}, []string{"CREDENTIALS_DIRECTORY=" + dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if token, err := s.credentials(t.Context(), nil, nil); token != "gvl_w_x" || err != nil {
+		t.Errorf("token %q, %v", token, err)
+	}
+}
+
+func TestSizes(t *testing.T) {
+	for in, want := range map[string]int64{"1": 1, "8MiB": 8 << 20, "4 GiB": 4 << 30, "0": 0, "-1": 0, "4GB": 0, "": 0, "9000000TiB": 0} {
+		if got, err := parseBytes(in); got != want || (err == nil) != (want != 0) {
+			t.Errorf("%q: %d, %v", in, got, err)
+		}
+	}
+}
