@@ -6,9 +6,10 @@
 //	worker (root)                    Provider, one starter thread for life
 //	 └─ slot init (this executable)  new user, pid, mount, net, ipc, uts
 //	      │                          namespaces; pid 1; unprivileged on the host
-//	      ├─ main thread             receives runs, mounts, watches, reaps
+//	      ├─ main thread             janitor: mounts and unmounts
 //	      ├─ forker thread           in the run's cgroups (v1), no_new_privs,
-//	      │                          seccomp, own cgroup namespace
+//	      │                          seccomp, own cgroup namespace; receives runs,
+//	      │                          forks, watches, reaps, answers
 //	      └─ the program             uid 1000 of the box, no capabilities
 //
 // Everything that is dear (namespaces, the read-only root, the filter) is made

@@ -15,9 +15,9 @@ import (
 // thread, once. The Go runtime never starts other threads from it, because
 // its goroutine is locked to it.
 //
-// It also watches and reaps what it started and sends the result: handing that
-// to another thread would cost a wake-up on the way of every run. What it
-// cannot do, being filtered, is mounting.
+// It also receives runs, watches and reaps what it started and sends the
+// result: handing any of that to another thread would cost a wake-up on the
+// way of every run. What it cannot do, being filtered, is mounting.
 type forker struct {
 	jobs chan func()
 	done chan struct{}

@@ -9,6 +9,24 @@ import (
 	"github.com/gavel-oj/gavel/internal/sandbox"
 )
 
+// mountID identifies what is mounted where. As long as it is mounted its inode
+// lives, so no other file can have the same numbers.
+type mountID struct {
+	box      string
+	dev, ino uint64
+}
+
+func identifyMounts(mounts []sandbox.Mount) (ids []mountID, err error) {
+	for _, m := range mounts {
+		var st unix.Stat_t
+		if err := unix.Stat(m.Host, &st); err != nil {
+			return nil, &sandbox.Fault{Op: "mount", Err: fmt.Errorf("%s: %w", m.Host, err)}
+		}
+		ids = append(ids, mountID{m.Box, uint64(st.Dev), st.Ino})
+	}
+	return ids, nil
+}
+
 // openMounts prepares the run's mounts as detached, read-only copies. The
 // paths are resolved here, by the host in the host's tree; the init only
 // attaches what it is given.
@@ -30,7 +48,8 @@ func openMount(host string, readOnly bool) (*os.File, error) {
 		return nil, fmt.Errorf("open_tree: %w", err)
 	}
 	f := os.NewFile(uintptr(fd), host)
-	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV}
+	// Private: what is mounted later on either side stays there.
+	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV, Propagation: unix.MS_PRIVATE}
 	if readOnly {
 		attr.Attr_set |= unix.MOUNT_ATTR_RDONLY
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -54,6 +55,13 @@ func (r *hostRun) request() (req *runReq, files []*os.File, err error) {
 		req.newMeter, req.joins, req.intoV2 = true, joins, intoV2
 		files = append(files, meter...)
 	}
+	wanted, err := identifyMounts(r.spec.Mounts)
+	if err != nil {
+		return nil, files, err
+	}
+	if req.keepMounts = r.slot.runs > 1 && slices.Equal(wanted, r.slot.mounts); req.keepMounts {
+		return req, files, nil
+	}
 	mounts, err := openMounts(r.spec.Mounts, !r.slot.p.setup.weak(weakReadOnly))
 	if err != nil {
 		return nil, files, err
@@ -61,6 +69,8 @@ func (r *hostRun) request() (req *runReq, files []*os.File, err error) {
 	for _, m := range r.spec.Mounts {
 		req.mountPoints = append(req.mountPoints, m.Box)
 	}
+	// If the run fails before they are attached, the slot is replaced.
+	r.slot.mounts = wanted
 	return req, append(files, mounts...), nil
 }
 

@@ -41,14 +41,16 @@ func Init() {
 
 // boxInit is process 1 of a box.
 type boxInit struct {
-	rx     *receiver
-	cfg    setup
-	forker *forker
-	root   *rootFS
-	meter  meter
-	ncpu   int
-	limits softLimits
-	lastID int // /proc/sys/kernel/ns_last_pid, -1 when the kernel has none
+	rx      *receiver
+	cfg     setup
+	forker  *forker
+	janitor chan *janitorJob
+	root    *rootFS
+	mounts  []runMount // attached now
+	meter   meter
+	ncpu    int
+	limits  softLimits
+	lastID  int // /proc/sys/kernel/ns_last_pid, -1 when the kernel has none
 }
 
 func runInit(sock int) int {
@@ -61,7 +63,7 @@ func runInit(sock int) int {
 	// a script does not hand its ignored signals to programs.
 	signal.Notify(make(chan os.Signal, 1))
 
-	b := &boxInit{rx: newReceiver(sock), ncpu: runtime.NumCPU()}
+	b := &boxInit{rx: newReceiver(sock), ncpu: runtime.NumCPU(), janitor: make(chan *janitorJob)}
 	kind, body, fds, err := b.rx.next()
 	if err != nil || kind != msgSetup {
 		fmt.Fprintln(os.Stderr, "box init: no setup message:", err)
@@ -78,7 +80,34 @@ func runInit(sock int) int {
 	if err := sendPacket(b.rx.sock, packJSON(msgHello, answer)); err != nil || answer.Op != "" {
 		return 1
 	}
-	return b.serve()
+	// From here on the forker serves, and this thread is its janitor: it does
+	// what the filter forbids the forker, which is to mount and unmount.
+	status := make(chan int, 1)
+	go b.forker.do(func() { status <- b.serve() })
+	for {
+		select {
+		case code := <-status:
+			return code
+		case job := <-b.janitor:
+			job.err = job.do()
+			close(job.done)
+		}
+	}
+}
+
+// janitorJob is work for the main thread.
+type janitorJob struct {
+	do   func() error
+	err  error
+	done chan struct{}
+}
+
+// onJanitor runs do on the main thread.
+func (b *boxInit) onJanitor(do func() error) error {
+	job := &janitorJob{do: do, done: make(chan struct{})}
+	b.janitor <- job
+	<-job.done
+	return job.err
 }
 
 // build makes the box: descriptors, limits, file tree, forker, inert corners.
@@ -208,7 +237,8 @@ func (b *boxInit) makeInert() (weaker []string, err error) {
 	return weaker, nil
 }
 
-// serve answers runs until the worker goes away.
+// serve answers runs until the worker goes away. It runs on the forker thread:
+// most runs need no other.
 func (b *boxInit) serve() int {
 	for {
 		kind, body, fds, err := b.rx.next()

@@ -21,8 +21,7 @@ const endGrace = 20 * time.Second
 // initRun is one run inside the init.
 type initRun struct {
 	*boxInit
-	req    *runReq
-	mounts []runMount
+	req *runReq
 
 	job     forkJob
 	cpuBase time.Duration
@@ -36,27 +35,23 @@ type initRun struct {
 
 // do runs the program and sends the outcome.
 func (r *initRun) do(fds []int) error {
-	rest, std, err := r.takeFDs(fds)
+	mounts, std, err := r.takeFDs(fds)
 	if err == nil {
-		err = r.prepare(rest)
-	}
-	var sendErr error
-	r.forker.do(func() {
-		if err == nil {
+		if err = r.prepare(mounts); err == nil {
 			err = r.run(std)
 		} else {
 			closeFDs(std)
 		}
-		var files []int
-		if err == nil {
-			files = r.copyOut()
-		} else {
-			r.out = *failure(err)
-		}
-		sendErr = sendPacket(r.rx.sock, r.out.pack(), files...)
-		closeFDs(files)
-	})
-	return sendErr
+	}
+	var files []int
+	if err == nil {
+		files = r.copyOut()
+	} else {
+		r.out = *failure(err)
+	}
+	err = sendPacket(r.rx.sock, r.out.pack(), files...)
+	closeFDs(files)
+	return err
 }
 
 func failure(err error) *outcome {
@@ -70,7 +65,7 @@ func failure(err error) *outcome {
 	return out
 }
 
-// run is the part on the forker thread.
+// run starts the program and sees it through to its end.
 func (r *initRun) run(std []int) error {
 	err := r.fork(std)
 	// At once: a peer at the other end of a pipe waits for its end of file,
@@ -122,17 +117,10 @@ func (r *initRun) takeFDs(fds []int) (mounts, std []int, err error) {
 }
 
 func (r *initRun) prepare(mounts []int) error {
-	for _, s := range r.root.scratch {
-		if err := s.limit(r.req.diskBytes, r.req.diskInodes); err != nil {
-			closeFDs(mounts)
-			return step("mount", "", fmt.Errorf("limit %s: %w", s.path, err))
+	if r.wantsChange() {
+		if err := r.onJanitor(func() error { return r.arrange(mounts) }); err != nil {
+			return err
 		}
-	}
-	if err := r.attach(mounts); err != nil {
-		return err
-	}
-	if err := r.makeDirs(); err != nil {
-		return err
 	}
 	if r.lastID >= 0 {
 		// Best effort: a thread of ours may just have that number.

@@ -29,7 +29,7 @@ func (r *initRun) attach(fds []int) error {
 		m := runMount{point: point, isDir: st.Mode&unix.S_IFMT == unix.S_IFDIR}
 		err := r.root.makePoint(&m)
 		// Noted before the mount: what was made has to be removed in any case.
-		r.mounts = append(r.mounts, m)
+		r.boxInit.mounts = append(r.boxInit.mounts, m)
 		if err != nil {
 			return step("mount", "", fmt.Errorf("make mount point %s: %w", point, err))
 		}
@@ -92,14 +92,58 @@ func (f *rootFS) detach(mounts []runMount) error {
 	return errors.Join(errs...)
 }
 
-// clean takes the run's mounts away and replaces touched file systems. An
-// error means that the slot must not be used again.
-func (r *initRun) clean() error {
-	errs := []error{r.root.detach(r.mounts)}
-	for _, s := range r.root.scratch {
-		errs = append(errs, s.clean())
+// wantsChange reports whether the box differs from what the run asks for in a
+// way that the janitor has to arrange.
+func (r *initRun) wantsChange() bool {
+	if !r.req.keepMounts || len(r.req.dirs) > 0 {
+		return true
 	}
-	return errors.Join(errs...)
+	for _, s := range r.root.scratch {
+		if s.bytes != r.req.diskBytes || s.inodes != r.req.diskInodes {
+			return true
+		}
+	}
+	return false
+}
+
+// arrange makes limits, mounts and directories as the run asks. It runs on
+// the janitor and takes the mounts' descriptors.
+func (r *initRun) arrange(mounts []int) error {
+	if !r.req.keepMounts {
+		err := r.root.detach(r.boxInit.mounts)
+		r.boxInit.mounts = nil
+		if err != nil {
+			closeFDs(mounts)
+			return step("mount", "", err)
+		}
+	}
+	if err := r.attach(mounts); err != nil {
+		return err
+	}
+	for _, s := range r.root.scratch {
+		if err := s.limit(r.req.diskBytes, r.req.diskInodes); err != nil {
+			return step("mount", "", fmt.Errorf("limit %s: %w", s.path, err))
+		}
+	}
+	return r.makeDirs()
+}
+
+// clean replaces touched file systems. The mounts stay, read-only as they are,
+// until a run wants others: most runs want the same. An error means that the
+// slot must not be used again.
+func (r *initRun) clean() error {
+	for _, s := range r.root.scratch {
+		used, err := s.dirty()
+		if err != nil {
+			return err
+		}
+		if used && s.replace {
+			if err := r.onJanitor(s.renew); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // makeDirsBelow makes a relative directory and its parents in an untouched

@@ -15,7 +15,6 @@ type scratch struct {
 	replace bool
 
 	bytes, inodes int64
-	mounted       bool
 	fresh         scratchState
 }
 
@@ -47,7 +46,6 @@ func (s *scratch) mount() error {
 	if err := unix.Mount("scratch", s.path, "tmpfs", scratchFlags, s.options()); err != nil {
 		return err
 	}
-	s.mounted = true
 	var err error
 	s.fresh, err = s.state()
 	return err
@@ -82,25 +80,12 @@ func (s *scratch) limit(bytes, inodes int64) error {
 	return unix.Mount("scratch", s.path, "", unix.MS_REMOUNT|scratchFlags, s.options())
 }
 
-// clean replaces the file system if it was used.
-func (s *scratch) clean() error {
-	if !s.replace {
-		return nil
-	}
-	if s.mounted {
-		used, err := s.dirty()
-		if err != nil {
-			return err
-		}
-		if !used {
-			return nil
-		}
-		// No process is left that could hold it, so a plain unmount works, and
-		// its failure is worth knowing.
-		if err := unix.Unmount(s.path, 0); err != nil {
-			return fmt.Errorf("unmount %s: %w", s.path, err)
-		}
-		s.mounted = false
+// renew replaces the file system.
+func (s *scratch) renew() error {
+	// No process is left that could hold it, so a plain unmount works, and its
+	// failure is worth knowing.
+	if err := unix.Unmount(s.path, 0); err != nil {
+		return fmt.Errorf("unmount %s: %w", s.path, err)
 	}
 	return s.mount()
 }

@@ -25,7 +25,8 @@ type slot struct {
 	diag    *os.File // what the init printed, for faults
 	userUID int      // host id of the box's user
 	runs    int
-	clean   bool // msgReady was received after the last run
+	mounts  []mountID // attached in the box
+	clean   bool      // msgReady was received after the last run
 
 	endOnce sync.Once
 	endErr  error

@@ -46,8 +46,11 @@ type copyReq struct {
 // (see meterFDs), then one per mount.
 type runReq struct {
 	argv, env, dirs []string
-	mountPoints     []string
-	copyOut         []copyReq
+	// keepMounts says that the mounts of the last run are wanted again, as
+	// they are; mountPoints is empty then.
+	keepMounts  bool
+	mountPoints []string
+	copyOut     []copyReq
 
 	cpu, wall  time.Duration
 	stackBytes int64
@@ -193,6 +196,7 @@ func (r *runReq) pack() []byte {
 	}
 	p.bool(r.newMeter)
 	p.bool(r.intoV2)
+	p.bool(r.keepMounts)
 	return p.b
 }
 
@@ -208,7 +212,7 @@ func unpackRun(b []byte) (*runReq, error) {
 	r.cpu, r.wall = u.dur(), u.dur()
 	r.stackBytes, r.fileBytes, r.diskBytes, r.diskInodes = u.int(), u.int(), u.int(), u.int()
 	r.openFiles, r.joins = int(u.int()), int(u.int())
-	r.newMeter, r.intoV2 = u.bool(), u.bool()
+	r.newMeter, r.intoV2, r.keepMounts = u.bool(), u.bool(), u.bool()
 	return r, u.end()
 }
 

@@ -25,7 +25,7 @@ func TestRunMessageSurvivesTheWire(t *testing.T) {
 			cpu: time.Duration(num("cpu")), wall: time.Duration(num("wall")),
 			stackBytes: num("stack"), fileBytes: num("file"), diskBytes: num("disk"), diskInodes: num("inodes"),
 			openFiles: int(num("files")), joins: int(num("joins")),
-			newMeter: rapid.Bool().Draw(t, "meter"), intoV2: rapid.Bool().Draw(t, "v2"),
+			newMeter: rapid.Bool().Draw(t, "meter"), intoV2: rapid.Bool().Draw(t, "v2"), keepMounts: rapid.Bool().Draw(t, "keep"),
 		}
 		for _, p := range list("copy") {
 			want.copyOut = append(want.copyOut, copyReq{p, num("max")})
