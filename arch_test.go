@@ -61,6 +61,13 @@ var layers = []layer{
 		reason:   "as judging; it meets the arbiter through the client only, like anybody's worker",
 	},
 	{
+		packages: []string{"cmd/gavel-worker"},
+		never: append([]string{
+			"internal/up", "internal/serve", "internal/cli", "internal/auth", "examples",
+		}, arbiterSide...),
+		reason: "a judge machine runs hostile programs: what is not linked cannot be reached from there, and needs no update there",
+	},
+	{
 		packages: []string{"internal/judge", "internal/judge/checker"},
 		never:    []string{"internal/sandbox/linuxbox"},
 		reason:   "judging is told which box to use, so that it is tested without one and runs in another",
@@ -99,7 +106,7 @@ var layers = []layer{
 
 // arbiterSide is what a judge machine has no business with.
 var arbiterSide = []string{
-	"internal/store/...", "internal/arbiter/...", "internal/httpapi/...", "internal/pgserver/...",
+	"internal/store/...", "internal/arbiter/...", "internal/httpapi/...", "internal/pgserver",
 	"github.com/jackc/...", "github.com/danielgtaylor/huma/...", "github.com/pressly/goose/...",
 }
 
@@ -111,6 +118,18 @@ var pure = []string{"internal/verdict", "internal/lease", "internal/dispatch"}
 // reason belongs in the commit that adds it here. What those modules bring
 // along in their turn is go.sum's business.
 var programs = map[string][]string{
+	"cmd/gavel-worker": {
+		"github.com/alecthomas/kong",
+		"github.com/cenkalti/backoff/v5",
+		"github.com/elastic/go-seccomp-bpf",
+		"github.com/goccy/go-yaml",
+		"github.com/google/uuid",
+		"github.com/klauspost/compress",
+		"github.com/lmittmann/tint",
+		"golang.org/x/net",
+		"golang.org/x/sys",
+		"golang.org/x/term",
+	},
 	"cmd/gavel": {
 		"github.com/alecthomas/kong",
 		"github.com/cenkalti/backoff/v5",
@@ -172,7 +191,7 @@ func load(t *testing.T) graph {
 // full turns a name of the table into an import path (or pattern).
 func full(name string) string {
 	switch first, _, _ := strings.Cut(name, "/"); first {
-	case "internal", "cmd", "client", "gavelapi", "scripts":
+	case "internal", "cmd", "client", "examples", "gavelapi", "scripts":
 		return module + "/" + name
 	}
 	return name
