@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"mime"
 	"net/http"
 	"net/url"
@@ -33,9 +34,8 @@ type request struct {
 
 var errCallTimeout = errors.New("no answer within the time limit of the call")
 
-// do makes the call and decodes a JSON answer into out, which may be nil. It
-// returns the status of a success.
-func (c *Client) do(ctx context.Context, r request, out any) (int, error) {
+// do makes the call and decodes a JSON answer into out, which may be nil.
+func (c *Client) do(ctx context.Context, r request, out any) error {
 	limit := r.limit
 	if limit == 0 {
 		limit = c.timeout
@@ -44,31 +44,31 @@ func (c *Client) do(ctx context.Context, r request, out any) (int, error) {
 	defer cancel()
 	req, err := c.build(callCtx, r)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	resp, err := c.calls.Do(req)
 	if err != nil {
-		return 0, c.unreachable(ctx, r.op, timeoutCause(callCtx, err))
+		return c.unreachable(ctx, r.op, timeoutCause(callCtx, err))
 	}
 	defer resp.Body.Close()
 	data, err := io.ReadAll(io.LimitReader(resp.Body, MaxAnswerBytes+1))
 	if err != nil {
-		return 0, c.unreachable(ctx, r.op, fmt.Errorf("the answer broke off: %w", timeoutCause(callCtx, err)))
+		return c.unreachable(ctx, r.op, fmt.Errorf("the answer broke off: %w", timeoutCause(callCtx, err)))
 	}
 	if len(data) > MaxAnswerBytes {
-		return 0, &Unreachable{Op: r.op, URL: c.base.String(), Status: resp.StatusCode, Err: fmt.Errorf("the answer is longer than %d bytes", MaxAnswerBytes)}
+		return &Unreachable{Op: r.op, URL: c.base.String(), Status: resp.StatusCode, Err: fmt.Errorf("the answer is longer than %d bytes", MaxAnswerBytes)}
 	}
 	if resp.StatusCode < 200 || resp.StatusCode > 299 {
-		return resp.StatusCode, c.refusal(r.op, resp, data)
+		return c.refusal(r.op, resp, data)
 	}
 	if out == nil || resp.StatusCode == http.StatusNoContent {
-		return resp.StatusCode, nil
+		return nil
 	}
 	if err := json.Unmarshal(data, out); err != nil {
 		// A page of some proxy, or a cut body: the arbiter did not say this.
-		return 0, &Unreachable{Op: r.op, URL: c.base.String(), Status: resp.StatusCode, Err: errors.New("the answer is not gavel's JSON; is this the arbiter's address?")}
+		return &Unreachable{Op: r.op, URL: c.base.String(), Status: resp.StatusCode, Err: errors.New("the answer is not gavel's JSON; is this the arbiter's address?")}
 	}
-	return resp.StatusCode, nil
+	return nil
 }
 
 // timeoutCause prefers "no answer within…" over "context deadline exceeded".
@@ -94,9 +94,7 @@ func (c *Client) build(ctx context.Context, r request) (*http.Request, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", r.op, err)
 	}
-	for k, v := range r.header {
-		req.Header[k] = v
-	}
+	maps.Copy(req.Header, r.header)
 	if ctype != "" {
 		req.Header.Set("Content-Type", ctype)
 	}
@@ -172,7 +170,7 @@ func retryAfter(h http.Header) time.Duration {
 
 func get[T any](ctx context.Context, c *Client, r request) (*T, error) {
 	var out T
-	if _, err := c.do(ctx, r, &out); err != nil {
+	if err := c.do(ctx, r, &out); err != nil {
 		return nil, err
 	}
 	return &out, nil

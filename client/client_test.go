@@ -51,31 +51,45 @@ func TestEachCallUsesItsMethodPathAndHeaders(t *testing.T) {
 		call func() error
 		want seen
 	}{
-		"heartbeat": {func() error { _, err := c.Heartbeat(ctx, gavelapi.HeartbeatRequest{LeaseToken: "L"}); return err },
-			seen{"POST", "/v1/worker/heartbeat", auth, "1", js, `{"lease_token":"L"}`}},
+		"heartbeat": {
+			func() error { _, err := c.Heartbeat(ctx, gavelapi.HeartbeatRequest{LeaseToken: "L"}); return err },
+			seen{"POST", "/v1/worker/heartbeat", auth, "1", js, `{"lease_token":"L"}`},
+		},
 		"release": {func() error {
 			_, err := c.Release(ctx, gavelapi.ReleaseRequest{LeaseToken: "L", Reason: "shutdown"})
 			return err
 		}, seen{"POST", "/v1/worker/release", auth, "1", js, `{"lease_token":"L","reason":"shutdown"}`}},
-		"enrol": {func() error { _, err := c.Enrol(ctx, gavelapi.EnrolRequest{Invitation: "I", Name: "w"}); return err },
-			seen{"POST", "/v1/worker/enrol", auth, "1", js, `{"invitation":"I","name":"w"}`}},
-		"submission get with wait": {func() error { _, err := c.SubmissionGet(ctx, 7, 25*time.Second); return err },
-			seen{"GET", "/v1/submissions/7?wait=25s", auth, "", "", ""}},
+		"enrol": {
+			func() error { _, err := c.Enrol(ctx, gavelapi.EnrolRequest{Invitation: "I", Name: "w"}); return err },
+			seen{"POST", "/v1/worker/enrol", auth, "1", js, `{"invitation":"I","name":"w"}`},
+		},
+		"submission get with wait": {
+			func() error { _, err := c.SubmissionGet(ctx, 7, 25*time.Second); return err },
+			seen{"GET", "/v1/submissions/7?wait=25s", auth, "", "", ""},
+		},
 		"submission list": {func() error {
 			_, err := c.SubmissionList(ctx, SubmissionFilter{Problem: "a b", State: "done"}, "CUR", 5)
 			return err
 		}, seen{"GET", "/v1/submissions?cursor=CUR&limit=5&problem=a+b&state=done", auth, "", "", ""}},
-		"submission cancel": {func() error { _, err := c.SubmissionCancel(ctx, 9); return err },
-			seen{"POST", "/v1/submissions/9/cancel", auth, "", "", ""}},
-		"problem import": {func() error { _, err := c.ProblemImport(ctx, "sum", strings.NewReader("PK")); return err },
-			seen{"POST", "/v1/problems?name=sum", auth, "", "application/zip", "PK"}},
-		"problem get": {func() error { _, err := c.ProblemGet(ctx, "sum"); return err },
-			seen{"GET", "/v1/problems/sum", auth, "", "", ""}},
+		"submission cancel": {
+			func() error { _, err := c.SubmissionCancel(ctx, 9); return err },
+			seen{"POST", "/v1/submissions/9/cancel", auth, "", "", ""},
+		},
+		"problem import": {
+			func() error { _, err := c.ProblemImport(ctx, "sum", strings.NewReader("PK")); return err },
+			seen{"POST", "/v1/problems?name=sum", auth, "", "application/zip", "PK"},
+		},
+		"problem get": {
+			func() error { _, err := c.ProblemGet(ctx, "sum"); return err },
+			seen{"GET", "/v1/problems/sum", auth, "", "", ""},
+		},
 		"problem list": {func() error { _, err := c.ProblemList(ctx, "", 0); return err }, seen{"GET", "/v1/problems", auth, "", "", ""}},
 		"languages":    {func() error { _, err := c.LanguageList(ctx); return err }, seen{"GET", "/v1/languages", auth, "", "", ""}},
 		"workers":      {func() error { _, err := c.WorkerList(ctx); return err }, seen{"GET", "/v1/workers", auth, "", "", ""}},
-		"invite": {func() error { _, err := c.WorkerInvite(ctx, gavelapi.NewInvitation{Pool: "home"}); return err },
-			seen{"POST", "/v1/workers/invitations", auth, "", js, `{"pool":"home"}`}},
+		"invite": {
+			func() error { _, err := c.WorkerInvite(ctx, gavelapi.NewInvitation{Pool: "home"}); return err },
+			seen{"POST", "/v1/workers/invitations", auth, "", js, `{"pool":"home"}`},
+		},
 		"version": {func() error { _, err := c.Version(ctx); return err }, seen{"GET", "/v1/version", auth, "", "", ""}},
 		"alive":   {func() error { _, err := c.Alive(ctx); return err }, seen{"GET", "/healthz", auth, "", "", ""}},
 		"ready":   {func() error { _, err := c.Ready(ctx); return err }, seen{"GET", "/readyz", auth, "", "", ""}},
@@ -143,7 +157,9 @@ func TestAnswersAreClassified(t *testing.T) {
 			answer(w, 502, "text/html", "bad gateway")
 		}, 0, true, 3 * time.Second, "something in front of it answered 502"},
 		"somebody else's 404": {func(w http.ResponseWriter, r *http.Request) { http.NotFound(w, r) }, 404, false, 0, "check that the URL"},
-		"a redirect":          {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "https://elsewhere/", 307) }, 307, false, 0, "redirects"},
+		"a redirect": {func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "https://elsewhere/", http.StatusTemporaryRedirect)
+		}, 307, false, 0, "redirects"},
 		"a page with status 200": {func(w http.ResponseWriter, r *http.Request) {
 			fmt.Fprint(w, "<html>log in to the hotel network</html>")
 		}, 0, true, 0, "is this the arbiter's address"},

@@ -123,7 +123,7 @@ func (c *Client) Alive(ctx context.Context) (*gavelapi.Health, error) {
 // say.
 func (c *Client) Ready(ctx context.Context) (*gavelapi.Health, error) {
 	var h gavelapi.Health
-	_, err := c.do(ctx, request{op: "ready", method: http.MethodGet, path: "/readyz"}, &h)
+	err := c.do(ctx, request{op: "ready", method: http.MethodGet, path: "/readyz"}, &h)
 	if err == nil {
 		return &h, nil
 	}

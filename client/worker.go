@@ -85,7 +85,7 @@ func (c *Client) FetchPackage(ctx context.Context, digest string, offset int64) 
 		return nil, err
 	}
 	req.Header.Set("Accept", "*/*")
-	resp, err := c.packages.Do(req)
+	resp, err := c.packages.Do(req) //nolint:bodyclose // by the stream, or below
 	if err != nil {
 		stop()
 		return nil, c.unreachable(ctx, op, timeoutCause(dlCtx, err))

@@ -252,7 +252,7 @@ func TestProgramEnrolsJudgesAndStops(t *testing.T) {
 	if job := arb.Job(spinning); job.State != "pending" || job.Attempts[0].Outcome != "released" {
 		t.Errorf("job %+v", job)
 	}
-	for _, line := range strings.Split(strings.TrimSpace(p.text()), "\n") {
+	for line := range strings.SplitSeq(strings.TrimSpace(p.text()), "\n") {
 		if !json.Valid([]byte(line)) {
 			t.Errorf("a log line is not JSON: %s", line)
 		}

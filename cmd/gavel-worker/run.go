@@ -90,7 +90,7 @@ func (s *settings) judge(ctx context.Context, w world, state *worker.State, log 
 	results, err := engine.SelfTest(start)
 	if err != nil {
 		if start.Err() != nil {
-			return nil //nolint:nilerr // a stop during the start is an orderly one
+			return nil // a stop during the start is an orderly one
 		}
 		return fmt.Errorf("self-test: %w", err)
 	}
@@ -103,7 +103,7 @@ func (s *settings) judge(ctx context.Context, w world, state *worker.State, log 
 	token, err := s.credentials(start, state, log)
 	if err != nil {
 		if start.Err() != nil {
-			return nil //nolint:nilerr // as above
+			return nil // as above
 		}
 		return err
 	}
@@ -147,8 +147,10 @@ func offered(results []judge.Offer, log *slog.Logger) ([]gavelapi.LanguageOffer,
 		offers = append(offers, gavelapi.LanguageOffer{ID: o.Language, Version: o.Version})
 	}
 	if len(offers) == 0 {
-		return nil, &failure{exitFailed, "no language passed its self-test, so there is nothing to offer:\n  " + strings.Join(reasons, "\n  "),
-			"install a compiler (g++, python3), and let gavel-worker doctor look for what is missing"}
+		return nil, &failure{
+			exitFailed, "no language passed its self-test, so there is nothing to offer:\n  " + strings.Join(reasons, "\n  "),
+			"install a compiler (g++, python3), and let gavel-worker doctor look for what is missing",
+		}
 	}
 	return offers, nil
 }
@@ -167,7 +169,7 @@ func memoryBudget() int64 {
 	if unix.Sysinfo(&si) != nil {
 		return 0
 	}
-	total := int64(si.Totalram) * int64(si.Unit) //nolint:unconvert // the types differ between architectures
+	total := int64(si.Totalram) * int64(si.Unit)
 	for _, name := range []string{"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"} {
 		b, err := os.ReadFile(name)
 		if err != nil {
@@ -182,7 +184,7 @@ func memoryBudget() int64 {
 
 func logHandler(w world, form string) slog.Handler {
 	if form == "text" || form == "auto" && w.terminal {
-		return tint.NewHandler(w.err, &tint.Options{TimeFormat: "15:04:05", NoColor: !w.terminal || noColor(w.environ)})
+		return tint.NewTextHandler(w.err, &tint.Options{TimeFormat: "15:04:05", NoColor: !w.terminal || noColor(w.environ)})
 	}
 	return slog.NewJSONHandler(w.err, nil)
 }

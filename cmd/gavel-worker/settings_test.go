@@ -29,10 +29,18 @@ func TestFlagBeatsEnvironmentBeatsFileBeatsDefault(t *testing.T) {
 		want    effective
 	}{
 		"file": {"", given{}, nil, effective{"http://file:1", 2, 10 * time.Second, 2 << 30}},
-		"environment over file": {"", given{}, []string{"GAVEL_URL=http://env:1", "GAVEL_WORKER_SLOTS=3", "GAVEL_WORKER_GRACE="},
-			effective{"http://env:1", 3, 10 * time.Second, 2 << 30}},
-		"flag over environment": {"http://flag:1", given{"slots": "4", "cache_bytes": "512 MiB"}, []string{"GAVEL_URL=http://env:1", "GAVEL_WORKER_SLOTS=3"},
-			effective{"http://flag:1", 4, 10 * time.Second, 512 << 20}},
+		"environment over file": {
+			"",
+			given{},
+			[]string{"GAVEL_URL=http://env:1", "GAVEL_WORKER_SLOTS=3", "GAVEL_WORKER_GRACE="},
+			effective{"http://env:1", 3, 10 * time.Second, 2 << 30},
+		},
+		"flag over environment": {
+			"http://flag:1",
+			given{"slots": "4", "cache_bytes": "512 MiB"},
+			[]string{"GAVEL_URL=http://env:1", "GAVEL_WORKER_SLOTS=3"},
+			effective{"http://flag:1", 4, 10 * time.Second, 512 << 20},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, err := resolve(common{StateDir: dir, URL: tc.url}, tc.flags, tc.environ)

@@ -350,8 +350,10 @@ func TestWhateverTheEngineDoesIsNeverAVerdictOnTheUser(t *testing.T) {
 			r.Verdict = verdict.SE
 			return r, nil
 		}, "host", `the engine's answer is unusable: the engine returned "SE", which is no verdict`},
-		"AC without tests": {func(judge.Task) (*judge.Report, error) { return &judge.Report{Verdict: verdict.AC}, nil }, "host",
-			"the engine's answer is unusable: the engine returned 0 tests for a package with 1"},
+		"AC without tests": {
+			func(judge.Task) (*judge.Report, error) { return &judge.Report{Verdict: verdict.AC}, nil }, "host",
+			"the engine's answer is unusable: the engine returned 0 tests for a package with 1",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

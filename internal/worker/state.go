@@ -60,7 +60,7 @@ func OpenState(dir string) (*State, error) {
 		}
 		return nil, fmt.Errorf("lock state directory: %w", err)
 	}
-	// Whose lock it is is a courtesy to people; the lock holds without it.
+	// To name the holder is a courtesy to people; the lock holds without it.
 	if f.Truncate(0) == nil {
 		_, _ = f.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
 	}

@@ -112,7 +112,6 @@ type lease struct {
 	answer    *gavelapi.ResultResponse
 	last      time.Time
 	maxGap    time.Duration
-	phase     string
 	phases    []string
 }
 
