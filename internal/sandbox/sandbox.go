@@ -178,6 +178,20 @@ type Provider interface {
 	Close() error
 }
 
+// CPU is one logical CPU that boxes can be pinned to.
+type CPU struct {
+	ID       int
+	Sibling  bool // shares its physical core with a CPU listed before it
+	Isolated bool // the kernel puts nothing on it that is not pinned to it
+}
+
+// Pinner is a Provider whose boxes can be kept on one CPU.
+type Pinner interface {
+	// OpenOn is Open for a box all of whose processes stay on the CPU with
+	// this id, whatever they do; a negative id does not pin.
+	OpenOn(ctx context.Context, cpu int) (Box, error)
+}
+
 // Fault is a failure of the machine, never of the program in the box.
 type Fault struct {
 	Op   string // what was tried: "mount", "cgroup", "fork", "supervise", …

@@ -14,6 +14,7 @@ var errClosed = errors.New("the box is closed")
 type box struct {
 	p     *Provider
 	index int
+	cpu   int // that it is pinned to, or -1
 
 	// busy is held during a run: Close kills first and then waits for the run
 	// to notice, so that no descriptor is closed under it.
@@ -32,7 +33,7 @@ func (b *box) ensure() (*slot, error) {
 		return nil, errClosed
 	}
 	if b.slot == nil {
-		s, err := b.p.startSlot(b.index)
+		s, err := b.p.startSlot(b.index, b.cpu)
 		if err != nil {
 			return nil, err
 		}

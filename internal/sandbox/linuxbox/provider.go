@@ -56,7 +56,10 @@ type Provider struct {
 	closed bool
 }
 
-var _ sandbox.Provider = (*Provider)(nil)
+var (
+	_ sandbox.Provider = (*Provider)(nil)
+	_ sandbox.Pinner   = (*Provider)(nil)
+)
 
 // Open finds out what the machine has, removes what a crashed worker left, and
 // proves with real runs that limits are enforced. Its error is a
@@ -157,11 +160,14 @@ func (p *Provider) noteWeaker(words []string) {
 
 // Open implements sandbox.Provider: the box's slot is started here, so that
 // the first run finds it warm.
-func (p *Provider) Open(ctx context.Context) (sandbox.Box, error) {
+func (p *Provider) Open(ctx context.Context) (sandbox.Box, error) { return p.OpenOn(ctx, -1) }
+
+// OpenOn implements sandbox.Pinner.
+func (p *Provider) OpenOn(ctx context.Context, cpu int) (sandbox.Box, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	b := &box{p: p}
+	b := &box{p: p, cpu: cpu}
 	p.mu.Lock()
 	if p.closed {
 		p.mu.Unlock()

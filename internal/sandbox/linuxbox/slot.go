@@ -35,21 +35,21 @@ type slot struct {
 
 // startSlot makes namespaces, file tree and cgroups, up to the point where the
 // box only waits for a run.
-func (p *Provider) startSlot(index int) (*slot, error) {
+func (p *Provider) startSlot(index, cpu int) (*slot, error) {
 	rootID, userID := hostIDs(p.idBase, os.Getpid(), index)
 	s := &slot{p: p, userUID: userID}
 	var err error
 	if s.group, err = p.cgroups.newSlot(fmt.Sprintf("slot%d-%d", index, p.serial.Add(1)), rootID); err != nil {
 		return nil, err
 	}
-	if err := s.start(rootID, userID); err != nil {
+	if err := s.start(rootID, userID, cpu); err != nil {
 		_ = s.end()
 		return nil, err
 	}
 	return s, nil
 }
 
-func (s *slot) start(rootID, userID int) error {
+func (s *slot) start(rootID, userID, cpu int) error {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return &sandbox.Fault{Op: "start", Err: err}
@@ -93,7 +93,7 @@ func (s *slot) start(rootID, userID int) error {
 		defer d.Close()
 		attr.Sys.UseCgroupFD, attr.Sys.CgroupFD = true, int(d.Fd())
 	}
-	if s.proc, err = s.p.starter.start("/proc/self/exe", []string{initArg0}, attr); err != nil {
+	if s.proc, err = s.p.starter.start(cpu, "/proc/self/exe", []string{initArg0}, attr); err != nil {
 		return startFault(err)
 	}
 	// When the whole machine runs out of memory, programs go before the worker.
@@ -115,6 +115,9 @@ func idMap(rootID, userID int) []syscall.SysProcIDMap {
 }
 
 func startFault(err error) error {
+	if f, ok := errors.AsType[*sandbox.Fault](err); ok {
+		return f
+	}
 	hint := ""
 	switch {
 	case errors.Is(err, unix.EACCES):
