@@ -47,7 +47,7 @@ func TestMain(m *testing.M) {
 
 // site is `gavel up` on a data directory.
 type site struct {
-	t   *testing.T
+	t   testing.TB
 	bin string
 	dir string
 
@@ -74,7 +74,7 @@ func (l *lockedBuffer) String() string {
 	return l.b.String()
 }
 
-func newSite(t *testing.T) *site {
+func newSite(t testing.TB) *site {
 	t.Helper()
 	if _, err := pgbin.Find(t.Context(), pgbin.Options{}); err != nil {
 		testkit.Missing(t, testkit.PG, "%v", err)
@@ -155,7 +155,7 @@ func (s *site) stop() error {
 	return s.cmd.Wait()
 }
 
-func until(t *testing.T, limit time.Duration, what string, look func() bool) {
+func until(t testing.TB, limit time.Duration, what string, look func() bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()

@@ -25,15 +25,12 @@ const sampleWait = 15 * time.Minute
 
 // judgeExamples imports each problem, hands in its example submissions and
 // waits for every verdict.
-func judgeExamples(ctx context.Context, cfg Config, api *client.Client, worker *workerProcess, view View) ([]Sample, error) {
+func judgeExamples(ctx context.Context, problems []examples.Problem, api *client.Client, view View) ([]Sample, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, sampleWait, fmt.Errorf("the examples were not judged within %v", sampleWait))
 	defer cancel()
-	samples, err := importExamples(ctx, cfg.Examples, api)
+	view.Step("importing the example problems")
+	samples, err := importExamples(ctx, problems, api)
 	if err != nil {
-		return nil, err
-	}
-	view.Step("waiting for the worker's self-test")
-	if err := worker.online(ctx, api); err != nil {
 		return nil, err
 	}
 	view.Step(fmt.Sprintf("judging %d example submissions", len(samples)))

@@ -112,9 +112,13 @@ func Run(ctx context.Context, cfg Config, view View) (err error) {
 	}
 	defer func() { err = errors.Join(err, stopping(ctx, workerStopWait, "the worker", worker.stop)) }()
 
+	view.Step("waiting for the worker's self-test")
+	if err := worker.online(ctx, api); err != nil {
+		return err
+	}
+
 	if cfg.Examples != nil {
-		view.Step("importing the example problems")
-		results, err := judgeExamples(ctx, cfg, api, worker, view)
+		results, err := judgeExamples(ctx, cfg.Examples, api, view)
 		if err != nil {
 			return err
 		}
@@ -125,10 +129,10 @@ func Run(ctx context.Context, cfg Config, view View) (err error) {
 					return ErrNotAsDeclared
 				}
 			}
-			return nil
 		}
-	} else if cfg.Once {
-		return worker.online(ctx, api)
+	}
+	if cfg.Once {
+		return nil
 	}
 	view.Running(srv.URL(), tokenFile, LogFile(dir))
 	select {
