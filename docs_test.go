@@ -46,3 +46,25 @@ func TestLinksInTheDocumentationLeadSomewhere(t *testing.T) {
 		t.Error("no links were found: the pattern is wrong")
 	}
 }
+
+func TestEveryPageIsOnTheMap(t *testing.T) {
+	for dir, index := range map[string]string{"docs/tutorial": "docs/README.md", "docs/reference": "docs/README.md", "docs/design": "docs/README.md", "docs/adr": "docs/adr/README.md"} {
+		text, err := os.ReadFile(index)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pages, err := filepath.Glob(dir + "/*.md")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, page := range pages {
+			rel, err := filepath.Rel(filepath.Dir(index), page)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if page != index && !strings.Contains(string(text), "]("+rel+")") {
+				t.Errorf("%s does not link to %s", index, page)
+			}
+		}
+	}
+}
