@@ -151,7 +151,11 @@ type Unreachable struct {
 }
 
 func (e *Unreachable) Error() string {
-	return fmt.Sprintf("%s: no answer from the arbiter at %s: %v", e.Op, e.URL, e.Err)
+	at := ""
+	if e.URL != "" {
+		at = " at " + e.URL
+	}
+	return fmt.Sprintf("%s: no answer from the arbiter%s: %v", e.Op, at, e.Err)
 }
 
 func (e *Unreachable) Unwrap() error { return e.Err }

@@ -119,6 +119,10 @@ func (k *keeper) keep(ctx context.Context) {
 				callCtx, cancelCall := context.WithTimeout(ctx, callLimit)
 				defer cancelCall()
 				resp, err := k.w.cfg.Client.Heartbeat(callCtx, req)
+				if err != nil && callCtx.Err() != nil && ctx.Err() == nil {
+					// To the client the end of our time is our own doing.
+					err = &client.Unreachable{Op: "heartbeat", Err: fmt.Errorf("nothing came within %v", callLimit)}
+				}
 				answers <- beat{resp: resp, err: err}
 			})
 		case b := <-answers:

@@ -180,6 +180,9 @@ func TestRunIsKilledWhenNoHeartbeatIsAnsweredForTheLease(t *testing.T) {
 		if at == nil {
 			t.Fatal("the lease expired and the run goes on")
 		}
+		if r.logs.count("arbiter does not answer") == 0 {
+			t.Error("unanswered heartbeats were not said")
+		}
 		last := arb.Calls("heartbeat")[2].At // the last one that was answered
 		if d := at.Sub(last); d > 55*time.Second || d < 50*time.Second {
 			t.Errorf("killed %v after the last answered heartbeat was sent", d)
@@ -296,6 +299,11 @@ func TestSlotThatDoesNotDieIsSilentAndTheOthersGoOn(t *testing.T) {
 		}
 		close(hang)
 		arb.Await(t, 2*time.Minute, "the slot is offered again", func() bool { c := arb.Claims(); return c[len(c)-1].Slots == 2 })
+		r.w.cache.mu.Lock()
+		if refs := r.w.cache.held[digest].refs; refs != 0 {
+			t.Errorf("the package is still in use %d times", refs)
+		}
+		r.w.cache.mu.Unlock()
 		if r.logs.count("the slot is lost") != 1 || r.logs.count("the slot is back") != 1 {
 			t.Error("the log does not say what happened to the slot")
 		}
@@ -376,4 +384,51 @@ func TestWhateverTheEngineDoesIsNeverAVerdictOnTheUser(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The engine finishes in the moment in which its lease dies: too late is late.
+func TestVerdictOfALostLeaseIsNotReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		arb := arbitertest.New()
+		digest := arb.AddPackage(t, "a", 1, 1)
+		e := &engine{do: func(ctx context.Context, task judge.Task, _ func(judge.Progress)) (*judge.Report, error) {
+			if task.SourceName == "late" {
+				<-ctx.Done()
+			}
+			return accepts(task), nil
+		}}
+		r := newRig(t, arb, e, nil).start()
+		id := arb.Submit(digest, gavelapi.Lease{SourceName: "late"})
+		arb.Await(t, time.Minute, "a run", func() bool { return e.calls() == 1 })
+		arb.Cancel(id)
+		next := arb.Submit(digest, gavelapi.Lease{})
+		arb.AwaitState(t, time.Minute, next, "done")
+		if job := arb.Job(id); job.Attempts[0].Late != 0 || arb.Count("result") != 1 {
+			t.Errorf("the lost lease's work was reported: %+v", job)
+		}
+		if r.logs.count("its work is dropped") != 1 {
+			t.Error("the log does not say that the work was dropped")
+		}
+	})
+}
+
+// Finished is finished: a stop in the last moment does not give it back.
+func TestVerdictThatIsThereWhenTheStopComesIsReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		arb := arbitertest.New()
+		digest := arb.AddPackage(t, "a", 1, 1)
+		e := &engine{do: func(ctx context.Context, task judge.Task, _ func(judge.Progress)) (*judge.Report, error) {
+			<-ctx.Done()
+			return accepts(task), nil
+		}}
+		r := newRig(t, arb, e, nil).start()
+		id := arb.Submit(digest, gavelapi.Lease{})
+		arb.Await(t, time.Minute, "a run", func() bool { return e.calls() == 1 })
+		if _, err := r.stop(); err != nil {
+			t.Error(err)
+		}
+		if job := arb.Job(id); job.State != "done" || arb.Count("release") != 0 {
+			t.Errorf("job %+v", job)
+		}
+	})
 }

@@ -36,6 +36,7 @@ type run struct {
 	// undead is closed by the engine's goroutine; nil when the engine has
 	// returned or never ran.
 	undead <-chan struct{}
+	unuse  func() // of the package, which an undead engine may still read
 }
 
 // serve does one lease from its first heartbeat to the end of its slot.
@@ -85,8 +86,9 @@ func (r *run) judge(ctx context.Context) (*gavelapi.Report, error) {
 	if err != nil {
 		return nil, err
 	}
+	r.unuse = done
 	defer func() {
-		if r.undead == nil { // else something may still read it
+		if r.undead == nil {
 			done()
 		}
 	}()
@@ -192,6 +194,7 @@ func (r *run) bury() {
 	r.w.slotDied()
 	select {
 	case <-r.undead:
+		r.unuse()
 		r.log.Warn("the engine returned after all; the slot is back")
 		r.w.slotRevived()
 	case <-r.w.work.Done():
