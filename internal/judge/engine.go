@@ -17,6 +17,14 @@ type Config struct {
 	Provider  sandbox.Provider // stays the caller's; closed after the engine
 	Slots     int              // evaluations at once
 	Languages *language.Registry
+	// CPUs are those to pin boxes to. With more physical cores among them than
+	// slots, and when slots have nothing to do, an evaluation runs several
+	// tests at once. Without any, boxes are not pinned and each slot runs one
+	// program at a time.
+	CPUs []sandbox.CPU
+	// MemoryBudget bounds the sum of the memory limits of all boxes at work;
+	// 0 is DefaultMemoryBudget.
+	MemoryBudget int64
 	// ScratchDir holds sources, programs and outputs while they are needed.
 	// It is made if missing, belongs to one engine at a time, and what an
 	// earlier one left in it is removed.
@@ -25,9 +33,8 @@ type Config struct {
 	Clock      clock.Clock  // nil is the system's
 }
 
-// Engine is the Judge. It owns Slots slots of three boxes each: one for
-// contestants' programs, one for compilers, one for checkers, so that nothing
-// of one kind ever ran where another kind runs.
+// Engine is the Judge. It owns cores with three boxes each; an evaluation has
+// one core of its own, and borrows what is idle for its tests.
 //
 // Invariants:
 //
@@ -41,8 +48,10 @@ type Engine struct {
 	log      *slog.Logger
 	clock    clock.Clock
 	scratch  *scratch
-	slots    chan *slot
-	all      []*slot
+	slots    chan struct{} // one element per evaluation that is in
+	all      []*core
+	cores    cores
+	memory   memoryBudget
 	checkers checkerCache
 	versions versionCache
 
@@ -67,6 +76,8 @@ func New(cfg Config) (*Engine, error) {
 		return nil, errors.New("judge: no languages")
 	case cfg.Slots < 1:
 		return nil, fmt.Errorf("judge: %d slots, need at least 1", cfg.Slots)
+	case cfg.MemoryBudget < 0:
+		return nil, fmt.Errorf("judge: a memory budget of %d bytes", cfg.MemoryBudget)
 	}
 	s, err := openScratch(cfg.ScratchDir)
 	if err != nil {
@@ -74,8 +85,8 @@ func New(cfg Config) (*Engine, error) {
 	}
 	e := &Engine{
 		cfg: cfg, log: cfg.Logger, clock: cfg.Clock, scratch: s,
-		slots: make(chan *slot, cfg.Slots),
-		live:  make(map[int]context.CancelCauseFunc),
+		slots: make(chan struct{}, cfg.Slots), memory: memoryBudget{total: cfg.MemoryBudget},
+		live: make(map[int]context.CancelCauseFunc),
 	}
 	if e.log == nil {
 		e.log = slog.New(slog.DiscardHandler)
@@ -83,15 +94,10 @@ func New(cfg Config) (*Engine, error) {
 	if e.clock == nil {
 		e.clock = clock.System{}
 	}
-	for range cfg.Slots {
-		slot := &slot{
-			run:     &lazyBox{provider: cfg.Provider, log: e.log, kind: sandbox.ProfileRun},
-			compile: &lazyBox{provider: cfg.Provider, log: e.log, kind: sandbox.ProfileCompile},
-			check:   &lazyBox{provider: cfg.Provider, log: e.log, kind: sandbox.ProfileChecker},
-		}
-		e.all = append(e.all, slot)
-		e.slots <- slot
+	if e.memory.total == 0 {
+		e.memory.total = DefaultMemoryBudget()
 	}
+	e.makeCores()
 	return e, nil
 }
 
@@ -110,15 +116,15 @@ func (e *Engine) Close() error {
 
 	e.tasks.Wait()
 	var errs []error
-	for _, slot := range e.all {
-		errs = append(errs, slot.run.Close(), slot.compile.Close(), slot.check.Close())
+	for _, c := range e.all {
+		errs = append(errs, c.run.Close(), c.compile.Close(), c.check.Close())
 	}
 	return errors.Join(append(errs, e.scratch.close())...)
 }
 
 // begin admits one task: it returns a context that also ends with the engine,
-// a slot, and what to call when the task is over.
-func (e *Engine) begin(ctx context.Context) (context.Context, *slot, func(), error) {
+// a core, and what to call when the task is over.
+func (e *Engine) begin(ctx context.Context) (context.Context, *core, func(), error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	e.mu.Lock()
 	if e.closed {
@@ -140,11 +146,21 @@ func (e *Engine) begin(ctx context.Context) (context.Context, *slot, func(), err
 		e.tasks.Done()
 	}
 	select {
-	case slot := <-e.slots:
-		return ctx, slot, func() { e.slots <- slot; end() }, nil
+	case e.slots <- struct{}{}:
 	case <-ctx.Done():
 		err := context.Cause(ctx)
 		end()
 		return nil, nil, nil, err
 	}
+	c, err := e.cores.take(ctx)
+	if err != nil {
+		<-e.slots
+		end()
+		return nil, nil, nil, err
+	}
+	return ctx, c, func() {
+		e.cores.put(c)
+		<-e.slots
+		end()
+	}, nil
 }

@@ -16,7 +16,7 @@ import (
 
 // Judge implements the interface of that name.
 func (e *Engine) Judge(ctx context.Context, task Task, progress func(Progress)) (*Report, error) {
-	ctx, slot, end, err := e.begin(ctx)
+	ctx, core, end, err := e.begin(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -36,7 +36,7 @@ func (e *Engine) Judge(ctx context.Context, task Task, progress func(Progress)) 
 		}
 	}()
 	v := &evaluation{
-		e: e, slot: slot, task: &task, lang: lang, dir: dir, progress: progress,
+		e: e, core: core, task: &task, lang: lang, dir: dir, progress: progress,
 		report: &Report{Stages: make(map[string]time.Duration)},
 	}
 	if err := v.run(ctx); err != nil {
@@ -73,6 +73,9 @@ func (e *Engine) check(task *Task) (*language.Language, error) {
 	if _, err := language.Wall(l.CPU, l.Wall); err != nil {
 		return nil, faultf(BlamePackage, err, "effective limits contradict each other")
 	}
+	if l.MemoryBytes > e.memory.total {
+		return nil, tooMuchMemory(l.MemoryBytes, e.memory.total)
+	}
 	if task.Stop != StopFirst && task.Stop != StopAll {
 		return nil, faultf(BlamePackage, nil, "unknown stop rule %q", task.Stop)
 	}
@@ -85,7 +88,7 @@ func (e *Engine) check(task *Task) (*language.Language, error) {
 // evaluation is one task on its way.
 type evaluation struct {
 	e        *Engine
-	slot     *slot
+	core     *core
 	task     *Task
 	lang     *language.Language
 	dir      string
@@ -119,22 +122,13 @@ func (v *evaluation) run(ctx context.Context) error {
 	}
 	defer release()
 
-	verdicts := make([]verdict.Verdict, len(tests))
-	v.report.Tests = make([]Test, len(tests))
-	failed := false
-	for i := range tests {
-		v.progress(Progress{Phase: PhaseRunning, TestsDone: i, TestsTotal: len(tests)})
-		out := &v.report.Tests[i]
-		out.Name, out.Sample, out.Verdict = tests[i].Name, tests[i].Sample, verdict.Skipped
-		if !failed || v.task.Stop == StopAll {
-			if err := v.test(ctx, i, out); err != nil {
-				return onTest(err, tests[i].Name)
-			}
-		}
-		verdicts[i] = out.Verdict
-		failed = failed || out.Verdict != verdict.AC
+	if err := v.runTests(ctx); err != nil {
+		return err
 	}
-	v.progress(Progress{Phase: PhaseRunning, TestsDone: len(tests), TestsTotal: len(tests)})
+	verdicts := make([]verdict.Verdict, len(tests))
+	for i, t := range v.report.Tests {
+		verdicts[i] = t.Verdict
+	}
 	v.report.Verdict = verdict.OfSubmission(verdicts)
 	if !v.report.Verdict.Final() {
 		return faultf(BlameHost, nil, "tests ended in the verdict %s", v.report.Verdict)
@@ -145,7 +139,7 @@ func (v *evaluation) run(ctx context.Context) error {
 // compile compiles the source and decides what is mounted in the run box.
 func (v *evaluation) compile(ctx context.Context) (err error) {
 	defer v.stage("compile", v.e.clock.Now())
-	if v.report.Toolchain, err = v.e.version(ctx, v.slot.compile, v.lang); err != nil {
+	if v.report.Toolchain, err = v.e.version(ctx, v.core.compile, v.lang); err != nil {
 		return err
 	}
 	source := filepath.Join(v.dir, v.lang.Source)
@@ -153,7 +147,7 @@ func (v *evaluation) compile(ctx context.Context) (err error) {
 		return asFault(ctx, err, "write source")
 	}
 	inBox := sandbox.SourceDir + "/" + v.lang.Source
-	b, err := v.e.build(ctx, v.slot.compile, v.lang, v.lang.CompileLimits(v.task.Package.Manifest.Limits),
+	b, err := v.e.build(ctx, v.core.compile, v.lang, v.lang.CompileLimits(v.task.Package.Manifest.Limits),
 		[]sandbox.Mount{{Host: source, Box: inBox}}, []string{inBox}, v.dir)
 	if err != nil {
 		return err
@@ -178,7 +172,7 @@ func (v *evaluation) prepareChecker(ctx context.Context) (release func(), err er
 		return func() {}, v.prepareTokens(c)
 	case problem.CheckerProgram:
 		from := v.e.clock.Now()
-		v.custom, release, err = v.e.checkerFor(ctx, v.slot.compile, pkg)
+		v.custom, release, err = v.e.checkerFor(ctx, v.core.compile, pkg)
 		v.stage("checker_build", from)
 		if err != nil {
 			return nil, err

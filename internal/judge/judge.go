@@ -7,6 +7,7 @@ package judge
 import (
 	"context"
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/gavel-oj/gavel/internal/problem"
@@ -40,6 +41,10 @@ type Task struct {
 	Package    *problem.Package
 	Limits     Limits
 	Stop       StopRule
+	// Wrong, when set, gets the output of each test that is WA, open at its
+	// start and only until it returns. It is called for several tests at once,
+	// and also for some that are then skipped because an earlier one failed.
+	Wrong func(test int, output *os.File)
 }
 
 // Phase is a stage of an evaluation.
@@ -94,6 +99,15 @@ type Test struct {
 	ExitCode    int
 	Signal      int
 	Message     string // from the checker, cut, valid UTF-8
+	// Attempts are all runs of the test, in their order, when there was more
+	// than one; the fields above are those of the one that counts.
+	Attempts []Attempt
+}
+
+// Attempt is what one of several runs of a test took.
+type Attempt struct {
+	CPU  time.Duration
+	Wall time.Duration
 }
 
 // Blame says which part of the system a Fault comes from.
@@ -126,8 +140,8 @@ func (f *Fault) Unwrap() error { return f.Err }
 
 // Judge is what the worker needs of an engine. Implemented by *Engine.
 //
-// Judge evaluates task and calls progress (never nil, must not block) as it
-// goes. It returns a *Fault when the system failed, and ctx's cause when ctx
+// Judge evaluates task and calls progress (never nil, must not block, never
+// called twice at once) as it goes. It returns a *Fault when the system failed, and ctx's cause when ctx
 // ended first; every process is gone when it returns. It is safe for
 // concurrent use up to the number of slots the engine was made with.
 type Judge interface {

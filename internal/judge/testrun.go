@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"slices"
+	"time"
 
 	"github.com/gavel-oj/gavel/internal/judge/checker"
 	"github.com/gavel-oj/gavel/internal/problem"
@@ -24,49 +25,83 @@ const (
 // the kernel refuses to start; shells use the same.
 const exitNotStarted = 127
 
-// test runs the program on test i and has its output checked.
-func (v *evaluation) test(ctx context.Context, i int, out *Test) error {
-	t := &v.task.Package.Manifest.Tests[i]
-	output, err := newOutput(v.dir)
-	if err != nil {
-		return asFault(ctx, err, "make output file")
-	}
-	defer func() { _ = output.Close() }()
+// attempt is one test on one core.
+type attempt struct {
+	*evaluation
 
-	from := v.e.clock.Now()
-	res, err := v.runTest(ctx, t, output)
-	v.stage("run", from)
+	core               *core
+	runTime, checkTime time.Duration
+}
+
+// test runs the program on test i, more than once if need be, and has its
+// output checked.
+func (a *attempt) test(ctx context.Context, i int, out *Test) error {
+	t := &a.task.Package.Manifest.Tests[i]
+	from := a.e.clock.Now()
+	r, err := a.measure(ctx, t)
+	a.runTime = a.e.clock.Now().Sub(from)
 	if err != nil {
-		if f, ok := checker.NotStarted(err); ok && v.ownFault() {
-			out.Verdict, out.Reason, out.ExitCode = verdict.RE, verdict.ReasonExit, exitNotStarted
-			out.Message = "the kernel refuses to start the program: " + f.Err.Error()
-			return nil
-		}
 		return err
 	}
-	out.CPU, out.Wall = res.CPU, res.Wall
-	out.MemoryBytes, out.OutputBytes = res.MemoryBytes, res.StdoutBytes
-	out.ExitCode, out.Signal = res.ExitCode, res.Signal
-	out.Verdict, out.Reason = verdict.OfRun(v.facts(res))
-	switch out.Verdict {
-	case verdict.AC: // ask the checker
-	case verdict.SE:
-		return faultf(BlameHost, nil, "run ended by the limit %q, which this engine does not know", res.Fired)
-	default:
+	defer r.close()
+	*out = r.test
+	if out.Verdict != verdict.AC {
 		return nil
 	}
 
-	from = v.e.clock.Now()
-	answer, err := v.check(ctx, i, t, output)
-	v.stage("check", from)
+	from = a.e.clock.Now()
+	defer func() { a.checkTime = a.e.clock.Now().Sub(from) }()
+	answer, err := a.check(ctx, i, t, r.output)
 	if err != nil {
 		return err
 	}
 	out.Message = answer.Message
-	if !answer.Accepted {
-		out.Verdict, out.Reason = verdict.WA, verdict.ReasonChecker
+	if answer.Accepted {
+		return nil
 	}
+	out.Verdict, out.Reason = verdict.WA, verdict.ReasonChecker
+	if a.task.Wrong == nil {
+		return nil
+	}
+	output, err := reopen(r.output)
+	if err != nil {
+		return asFault(ctx, err, "open output")
+	}
+	defer func() { _ = output.Close() }()
+	a.task.Wrong(i, output)
 	return nil
+}
+
+// once runs the program once, to be killed when it used killAt of CPU time.
+func (a *attempt) once(ctx context.Context, t *problem.Test, killAt time.Duration) (_ *ran, err error) {
+	output, err := newOutput(a.dir)
+	if err != nil {
+		return nil, asFault(ctx, err, "make output file")
+	}
+	defer func() {
+		if err != nil {
+			_ = output.Close()
+		}
+	}()
+	res, err := a.runTest(ctx, t, output, killAt)
+	if err != nil {
+		if f, ok := checker.NotStarted(err); ok && a.ownFault() {
+			return &ran{output: output, test: Test{
+				Verdict: verdict.RE, Reason: verdict.ReasonExit, ExitCode: exitNotStarted,
+				Message: "the kernel refuses to start the program: " + f.Err.Error(),
+			}}, nil
+		}
+		return nil, err
+	}
+	r := &ran{output: output, fired: res.Fired, test: Test{
+		CPU: res.CPU, Wall: res.Wall, MemoryBytes: res.MemoryBytes, OutputBytes: res.StdoutBytes,
+		ExitCode: res.ExitCode, Signal: res.Signal,
+	}}
+	r.test.Verdict, r.test.Reason = verdict.OfRun(a.facts(res))
+	if r.test.Verdict == verdict.SE {
+		return nil, faultf(BlameHost, nil, "run ended by the limit %q, which this engine does not know", res.Fired)
+	}
+	return r, nil
 }
 
 // ownFault reports whether a program that could not be started has itself to
@@ -76,21 +111,21 @@ func (v *evaluation) ownFault() bool {
 	return !v.lang.Interpreted() && executable(v.program.Host) == nil
 }
 
-func (v *evaluation) runTest(ctx context.Context, t *problem.Test, output *os.File) (sandbox.Result, error) {
-	input, err := os.Open(v.task.Package.Path(t.Input))
+func (a *attempt) runTest(ctx context.Context, t *problem.Test, output *os.File, killAt time.Duration) (sandbox.Result, error) {
+	input, err := os.Open(a.task.Package.Path(t.Input))
 	if err != nil {
 		return sandbox.Result{}, packageFault(err, t.Input)
 	}
 	defer func() { _ = input.Close() }()
-	l := v.task.Limits
-	res, err := v.slot.run.Run(ctx, &sandbox.Spec{
-		Argv:   append(slices.Clone(v.argv), t.Args...),
-		Env:    v.lang.RunEnv(),
-		Mounts: []sandbox.Mount{v.program}, // and nothing of the package: E2
+	l := a.task.Limits
+	res, err := a.core.run.Run(ctx, &sandbox.Spec{
+		Argv:   append(slices.Clone(a.argv), t.Args...),
+		Env:    a.lang.RunEnv(),
+		Mounts: []sandbox.Mount{a.program}, // and nothing of the package: E2
 		Stdin:  input,
 		Stdout: output,
 		Limits: sandbox.Limits{
-			CPU: l.CPU, Wall: l.Wall, MemoryBytes: l.MemoryBytes,
+			CPU: killAt, Wall: l.Wall, MemoryBytes: l.MemoryBytes,
 			StdoutBytes: l.OutputBytes, StderrBytes: runStderrBytes,
 			FileBytes: l.OutputBytes + 1, // reaching it is the box's sign for "over"
 			DiskBytes: max(runDiskBytes, l.OutputBytes+1<<20), DiskInodes: runDiskInodes,
@@ -102,8 +137,8 @@ func (v *evaluation) runTest(ctx context.Context, t *problem.Test, output *os.Fi
 	if err == nil {
 		return res, nil
 	}
-	if f, ok := checker.NotStarted(err); ok && v.lang.Interpreted() {
-		return res, faultf(BlameToolchain, f.Err, "%s: %s can not be started", v.lang.ID, v.argv[0])
+	if f, ok := checker.NotStarted(err); ok && a.lang.Interpreted() {
+		return res, faultf(BlameToolchain, f.Err, "%s: %s can not be started", a.lang.ID, a.argv[0])
 	} else if ok {
 		return res, err // the caller decides
 	}
@@ -125,21 +160,21 @@ func (v *evaluation) facts(res sandbox.Result) verdict.Run {
 }
 
 // check asks the comparator or the package's program about a whole output.
-func (v *evaluation) check(ctx context.Context, i int, t *problem.Test, output *os.File) (checker.Result, error) {
-	pkg := v.task.Package
+func (a *attempt) check(ctx context.Context, i int, t *problem.Test, output *os.File) (checker.Result, error) {
+	pkg := a.task.Package
 	in, err := reopen(output)
 	if err != nil {
 		return checker.Result{}, asFault(ctx, err, "open output")
 	}
 	defer func() { _ = in.Close() }()
 
-	if v.custom == nil {
+	if a.custom == nil {
 		answer, err := os.Open(pkg.Path(t.Answer))
 		if err != nil {
 			return checker.Result{}, packageFault(err, t.Answer)
 		}
 		defer func() { _ = answer.Close() }()
-		result, err := v.tokens[i].Compare(ctx, answer, in)
+		result, err := a.tokens[i].Compare(ctx, answer, in)
 		return result, asFault(ctx, err, "compare")
 	}
 
@@ -152,7 +187,7 @@ func (v *evaluation) check(ctx context.Context, i int, t *problem.Test, output *
 	if t.CheckerArgs != nil {
 		args = t.CheckerArgs
 	}
-	result, err := v.custom.program.Check(ctx, v.slot.check, checker.Case{
+	result, err := a.custom.program.Check(ctx, a.core.check, checker.Case{
 		Input: pkg.Path(t.Input), Answer: pkg.Path(t.Answer), Output: in, Args: args,
 	})
 	if failure, ok := errors.AsType[*checker.Failure](err); ok {

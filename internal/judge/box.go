@@ -8,24 +8,26 @@ import (
 	"github.com/gavel-oj/gavel/internal/sandbox"
 )
 
-// slot is what one evaluation at a time works with.
-type slot struct {
-	run, compile, check *lazyBox
-}
-
 // lazyBox is a box that is opened when it is first used and replaced after a
-// fault (E3). It is used by one goroutine at a time.
+// fault (E3). Each run waits for its share of the memory budget. It is used by
+// one goroutine at a time.
 type lazyBox struct {
-	provider sandbox.Provider
-	log      *slog.Logger
-	kind     sandbox.Profile
-	box      sandbox.Box
+	open   func(context.Context) (sandbox.Box, error)
+	memory *memoryBudget
+	log    *slog.Logger
+	kind   sandbox.Profile
+	box    sandbox.Box
 }
 
 // Run runs spec as sandbox.Box does.
 func (b *lazyBox) Run(ctx context.Context, spec *sandbox.Spec) (sandbox.Result, error) {
+	release, err := b.memory.acquire(ctx, spec.Limits.MemoryBytes)
+	if err != nil {
+		return sandbox.Result{}, err
+	}
+	defer release()
 	if b.box == nil {
-		box, err := b.provider.Open(ctx)
+		box, err := b.open(ctx)
 		if err != nil {
 			return sandbox.Result{}, err
 		}
