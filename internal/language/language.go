@@ -28,7 +28,10 @@ type Language struct {
 	DefaultFor   []string `yaml:"default_for"` // extensions for which this one is taken among several
 	Source       string   `yaml:"source"`      // file name of a single source, fixed
 
-	Compile  Compile  `yaml:"compile"`
+	Compile Compile `yaml:"compile"`
+	// Precompile is nil for a language without a header worth it.
+	Precompile *Precompile `yaml:"precompile"`
+
 	Run      Run      `yaml:"run"`
 	Version  Version  `yaml:"version"`
 	SelfTest SelfTest `yaml:"self_test"`

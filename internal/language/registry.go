@@ -174,6 +174,9 @@ func (l *Language) validate() error {
 	refuse(l.Run.Processes <= 0, "run.processes must be above 0")
 	refuse(l.Factors.CPUExtraMS < 0 || l.Factors.CPUExtraMS > maxLimitMS, "factors.cpu_extra_ms must be 0–%d", maxLimitMS)
 	refuse(l.Factors.MemoryExtraBytes < 0, "factors.memory_extra_bytes must not be below 0")
+	if l.Precompile != nil {
+		errs = append(errs, l.Precompile.problems(l.Compile.Program)...)
+	}
 	refuse(l.SelfTest.Source == "" || l.SelfTest.Output == "", "self_test needs source and output")
 	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
 	return errors.Join(errs...)
