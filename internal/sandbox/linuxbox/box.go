@@ -134,14 +134,15 @@ type hostRun struct {
 
 func (r *hostRun) run(ctx context.Context) (sandbox.Result, error) {
 	defer r.closeOutput()
-	req, fds, err := r.request()
+	req, stdio, files, err := r.request()
 	if err != nil {
 		r.broken = "not prepared"
 		return sandbox.Result{}, err
 	}
 	r.slot.clean = false
-	err = sendPacket(r.slot.rx.sock, req.pack(), fdsOf(fds)...)
-	closeAll(fds)
+	err = sendPacket(r.slot.rx.sock, req.pack(), append(stdio, fdsOf(files)...)...)
+	closeFDs(stdio)
+	closeAll(files)
 	if err != nil {
 		r.broken = "run not sent"
 		return sandbox.Result{}, r.slot.lost(err)
@@ -151,12 +152,12 @@ func (r *hostRun) run(ctx context.Context) (sandbox.Result, error) {
 		defer close(asked)
 		r.askKill(causeCancel)
 	})
-	out, files, err := r.await(req.wall + 2*endGrace)
+	out, got, err := r.await(req.wall + 2*endGrace)
 	if !stop() {
 		<-asked // or it could meet the next run
 	}
 	if err != nil {
-		closeAll(files)
+		closeAll(got)
 		r.broken = "lost"
 		err = r.slot.lost(err)
 		if ctx.Err() != nil {
@@ -164,7 +165,7 @@ func (r *hostRun) run(ctx context.Context) (sandbox.Result, error) {
 		}
 		return sandbox.Result{}, err
 	}
-	return r.result(ctx, out, files)
+	return r.result(ctx, out, got)
 }
 
 func (r *hostRun) closeOutput() {

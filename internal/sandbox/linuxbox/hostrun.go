@@ -13,11 +13,12 @@ import (
 	"github.com/gavel-oj/gavel/internal/sandbox"
 )
 
-// request prepares the host's part of a run: cgroup, mounts, pipes. The files
-// are for the init, in the order of runReq.
-func (r *hostRun) request() (req *runReq, files []*os.File, err error) {
+// request prepares the host's part of a run: cgroup, mounts, pipes. The
+// descriptors are for the init, in the order of runReq: stdio, then files.
+func (r *hostRun) request() (req *runReq, stdio []int, files []*os.File, err error) {
 	defer func() {
 		if err != nil {
+			closeFDs(stdio)
 			closeAll(files)
 		}
 	}()
@@ -35,8 +36,8 @@ func (r *hostRun) request() (req *runReq, files []*os.File, err error) {
 	for _, c := range r.spec.CopyOut {
 		req.copyOut = append(req.copyOut, copyReq{c.Path, c.MaxBytes})
 	}
-	if files, err = r.openStdio(); err != nil {
-		return nil, files, &sandbox.Fault{Op: "stdio", Err: err}
+	if stdio, err = r.openStdio(); err != nil {
+		return nil, stdio, nil, &sandbox.Fault{Op: "stdio", Err: err}
 	}
 	processes := l.Processes
 	if r.slot.p.setup.weak(weakProcesses) {
@@ -44,97 +45,89 @@ func (r *hostRun) request() (req *runReq, files []*os.File, err error) {
 	}
 	group, fresh, err := r.slot.group.prepare(l.MemoryBytes, processes)
 	if err != nil {
-		return nil, files, err
+		return nil, stdio, files, err
 	}
 	r.group = group
 	if fresh {
 		meter, joins, intoV2, err := group.openMeter()
 		if err != nil {
-			return nil, files, err
+			return nil, stdio, files, err
 		}
 		req.newMeter, req.joins, req.intoV2 = true, joins, intoV2
 		files = append(files, meter...)
 	}
 	wanted, err := identifyMounts(r.spec.Mounts)
 	if err != nil {
-		return nil, files, err
+		return nil, stdio, files, err
 	}
 	if req.keepMounts = r.slot.runs > 1 && slices.Equal(wanted, r.slot.mounts); req.keepMounts {
-		return req, files, nil
+		return req, stdio, files, nil
 	}
 	mounts, err := openMounts(r.spec.Mounts, !r.slot.p.setup.weak(weakReadOnly))
 	if err != nil {
-		return nil, files, err
+		return nil, stdio, files, err
 	}
 	for _, m := range r.spec.Mounts {
 		req.mountPoints = append(req.mountPoints, m.Box)
 	}
 	// If the run fails before they are attached, the slot is replaced.
 	r.slot.mounts = wanted
-	return req, append(files, mounts...), nil
+	return req, stdio, append(files, mounts...), nil
 }
 
 // openStdio returns descriptors 0, 1 and 2 of the program. They are copies:
 // the caller's files stay the caller's.
-func (r *hostRun) openStdio() (files []*os.File, err error) {
+func (r *hostRun) openStdio() (fds []int, err error) {
 	stdin := r.spec.Stdin
 	if stdin == nil {
-		if stdin, err = os.Open(os.DevNull); err != nil {
-			return nil, err
-		}
-		defer stdin.Close()
+		stdin = r.slot.p.null
 	}
 	in, err := duplicate(stdin)
 	if err != nil {
 		return nil, fmt.Errorf("stdin: %w", err)
 	}
-	files = append(files, in)
+	fds = append(fds, in)
 
 	if r.spec.StdoutFD != nil {
 		out, err := duplicate(r.spec.StdoutFD)
 		if err != nil {
-			return files, fmt.Errorf("stdout: %w", err)
+			return fds, fmt.Errorf("stdout: %w", err)
 		}
-		files = append(files, out)
+		fds = append(fds, out)
 	} else {
 		over := func() { r.askKill(causeOutput) }
 		if r.slot.p.setup.weak(weakOutput) {
 			over = nil
 		}
-		if r.stdout, err = newCollector(r.spec.Stdout, r.spec.Limits.StdoutBytes, r.slot.userUID, over); err != nil {
-			return files, fmt.Errorf("stdout: %w", err)
+		var write int
+		if r.stdout, write, err = newCollector(r.spec.Stdout, r.spec.Limits.StdoutBytes, r.slot.userUID, over); err != nil {
+			return fds, fmt.Errorf("stdout: %w", err)
 		}
-		files = append(files, r.stdout.write)
+		fds = append(fds, write)
 	}
-	if r.stderr, err = newCollector(r.spec.Stderr, r.spec.Limits.StderrBytes, r.slot.userUID, nil); err != nil {
-		return files, fmt.Errorf("stderr: %w", err)
+	var write int
+	if r.stderr, write, err = newCollector(r.spec.Stderr, r.spec.Limits.StderrBytes, r.slot.userUID, nil); err != nil {
+		return fds, fmt.Errorf("stderr: %w", err)
 	}
-	return append(files, r.stderr.write), nil
+	return append(fds, write), nil
 }
 
 // duplicate copies a descriptor for a program. Programs expect blocking
 // descriptors; those of Go's pipes are not.
-func duplicate(f *os.File) (*os.File, error) {
+func duplicate(f *os.File) (dup int, err error) {
 	raw, err := f.SyscallConn()
 	if err != nil {
-		return nil, err
+		return -1, err
 	}
-	var dup *os.File
 	var opErr error
 	err = raw.Control(func(fd uintptr) {
-		var n int
-		if n, opErr = unix.FcntlInt(fd, unix.F_DUPFD_CLOEXEC, 3); opErr == nil {
-			opErr = unix.SetNonblock(n, false)
-			dup = os.NewFile(uintptr(n), f.Name())
+		if dup, opErr = unix.FcntlInt(fd, unix.F_DUPFD_CLOEXEC, 3); opErr == nil {
+			if opErr = unix.SetNonblock(dup, false); opErr != nil {
+				unix.Close(dup)
+			}
 		}
 	})
-	if err := errors.Join(err, opErr); err != nil {
-		if dup != nil {
-			dup.Close()
-		}
-		return nil, err
-	}
-	return dup, nil
+	return dup, errors.Join(err, opErr)
 }
 
 // result makes the contract's words of what init, kernel and readers saw. It

@@ -165,7 +165,6 @@ func (r *initRun) fork(std []int) error {
 	if err := errors.Join(err, step("rlimit", "", r.limits.restore())); err != nil {
 		return err
 	}
-	tighten(r.job.pid, r.req)
 	return nil
 }
 
@@ -182,6 +181,9 @@ func (r *initRun) watch() error {
 			return nil
 		}
 		now := monotonic()
+		if now-r.job.started < settleTime {
+			tighten(r.job.pid, r.req)
+		}
 		wait := maxWait
 		if r.out.fired == causeNone {
 			used, err := r.usedCPU()

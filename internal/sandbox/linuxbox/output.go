@@ -3,7 +3,6 @@ package linuxbox
 import (
 	"errors"
 	"io"
-	"os"
 
 	"golang.org/x/sys/unix"
 )
@@ -12,7 +11,6 @@ import (
 // file: what is written to a file in memory counts as memory of the program.
 type collector struct {
 	read  int // non-blocking; -1 when it has ended
-	write *os.File
 	to    io.Writer
 	limit int64
 	over  func() // called once, when the limit is passed
@@ -21,18 +19,18 @@ type collector struct {
 	err  error // of the writer, or of reading
 }
 
-// newCollector makes the pipe. The write end belongs to the box's user, so
-// that a program can open /dev/stdout.
-func newCollector(to io.Writer, limit int64, hostUID int, over func()) (*collector, error) {
+// newCollector makes the pipe and returns its write end, for the program. It
+// belongs to the box's user, so that a program can open /dev/stdout.
+func newCollector(to io.Writer, limit int64, hostUID int, over func()) (c *collector, write int, err error) {
 	var p [2]int
-	if err := unix.Pipe2(p[:], unix.O_CLOEXEC); err != nil {
-		return nil, err
+	if err := unix.Pipe2(p[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
+		return nil, -1, err
 	}
-	if err := errors.Join(unix.SetNonblock(p[0], true), unix.Fchown(p[1], hostUID, hostUID)); err != nil {
+	if err := errors.Join(unix.SetNonblock(p[1], false), unix.Fchown(p[1], hostUID, hostUID)); err != nil {
 		closeFDs(p[:])
-		return nil, err
+		return nil, -1, err
 	}
-	return &collector{read: p[0], write: os.NewFile(uintptr(p[1]), "box output"), to: to, limit: limit, over: over}, nil
+	return &collector{read: p[0], to: to, limit: limit, over: over}, p[1], nil
 }
 
 // drain takes what is in the pipe now. It always reads on, so that no program

@@ -45,6 +45,7 @@ type Provider struct {
 	clock   clock.Clock
 	cgroups *cgroups
 	starter *starter
+	null    *os.File
 	idBase  int
 	setup   setup
 	serial  atomic.Int64 // of slots, for names that are never used twice
@@ -111,6 +112,10 @@ func (p *Provider) open() error {
 	}
 	if p.cgroups, err = openCgroups(l, p.clock); err != nil {
 		return err
+	}
+	if p.null, err = os.Open(os.DevNull); err != nil {
+		_ = p.cgroups.close()
+		return &sandbox.Fault{Op: "start", Err: err}
 	}
 	p.starter = newStarter()
 	p.info = sandbox.Info{
@@ -211,6 +216,6 @@ func (p *Provider) Close() error {
 		errs = append(errs, b.Close())
 	}
 	p.starter.close()
-	errs = append(errs, p.cgroups.close())
+	errs = append(errs, p.cgroups.close(), p.null.Close())
 	return errors.Join(errs...)
 }

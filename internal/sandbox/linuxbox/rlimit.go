@@ -2,6 +2,7 @@ package linuxbox
 
 import (
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -55,8 +56,13 @@ func (s *softLimits) restore() error {
 	return nil
 }
 
+// settleTime is for how long after the start limits are tightened again.
+const settleTime = time.Second
+
 // tighten sets the hard limits of a program that was just started. It may have
-// ended already; there is nothing to limit then.
+// ended already; there is nothing to limit then. The watcher calls it again:
+// the kernel reports a successful exec before it writes back the stack limit
+// that it found at the beginning of it, and may so undo ours.
 func tighten(pid int, req *runReq) {
 	for i, value := range [3]int64{req.stackBytes, req.fileBytes, int64(req.openFiles)} {
 		_ = unix.Prlimit(pid, forkLimits[i], &unix.Rlimit{Cur: uint64(value), Max: uint64(value)}, nil)

@@ -13,8 +13,8 @@ import (
 const (
 	msgSetup  byte = 1 + iota // host: how to build the box
 	msgHello                  // init: box built, or why not
-	msgGo                     // host: cgroups are in place, lock the forker down
-	msgReady                  // init: clean, the next run may start
+	msgGo                     // host: cgroups are in place
+	msgReady                  // init: clean, the next run may start; or a text: why never again
 	msgRun                    // host: run this
 	msgKill                   // host: end the run for this cause
 	msgResult                 // init: how it ended
@@ -73,7 +73,6 @@ type outcome struct {
 	exitCode, signal int
 	fired            cause
 	cpu, wall        time.Duration
-	oomAtFire        bool // an OOM kill had happened when fired was decided
 	fileLimit        bool // a file at its size limit was found
 	slow             bool // ending the processes took longer than it should
 	files            []fileOutcome
@@ -91,11 +90,6 @@ const (
 	fileTooLarge
 	fileNotRegular
 )
-
-// ready is msgReady: what cleaning after the last run found.
-type ready struct {
-	fault string // not empty: the slot cannot be used again
-}
 
 type packer struct{ b []byte }
 
@@ -225,7 +219,6 @@ func (o *outcome) pack() []byte {
 	}
 	p.dur(o.cpu)
 	p.dur(o.wall)
-	p.bool(o.oomAtFire)
 	p.bool(o.fileLimit)
 	p.bool(o.slow)
 	p.int(int64(len(o.files)))
@@ -241,7 +234,7 @@ func unpackOutcome(b []byte) (*outcome, error) {
 	o := &outcome{fault: u.str(), faultErr: u.str()}
 	o.errno, o.exitCode, o.signal, o.fired = int(u.int()), int(u.int()), int(u.int()), cause(u.int())
 	o.cpu, o.wall = u.dur(), u.dur()
-	o.oomAtFire, o.fileLimit, o.slow = u.bool(), u.bool(), u.bool()
+	o.fileLimit, o.slow = u.bool(), u.bool()
 	if n := u.count(); n > 0 {
 		o.files = make([]fileOutcome, n)
 		for i := range o.files {

@@ -100,11 +100,12 @@ PROGRAM(priorities) {
 	struct sched_param p = {.sched_priority = 1};
 	struct rlimit r = {RLIM_INFINITY, RLIM_INFINITY};
 	// The first moments of a program are spent under soft limits only; what it
-	// raises then is lowered again. The limit on open files comes last.
+	// raises then is lowered again.
 	for (int i = 0; i < 1000; i++) {
-		struct rlimit now;
-		getrlimit(RLIMIT_NOFILE, &now);
-		if (now.rlim_max <= 1024)
+		struct rlimit files, stack;
+		getrlimit(RLIMIT_NOFILE, &files);
+		getrlimit(RLIMIT_STACK, &stack);
+		if (files.rlim_max <= 1024 && stack.rlim_max <= 64 << 20)
 			break;
 		usleep(10000);
 	}
