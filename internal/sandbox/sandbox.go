@@ -47,7 +47,7 @@ const (
 // read-only, nosuid and nodev; what a program writes goes to WorkDir.
 type Mount struct {
 	Host string // absolute host path of an existing file or directory
-	Box  string // absolute path inside the box, below ProgramDir, SourceDir or DataDir
+	Box  string // absolute path inside the box, below ProgramDir, SourceDir or DataDir; or Host, below /etc, /opt or /var/lib
 }
 
 // CopyOut asks for a regular file that the program left below WorkDir. The

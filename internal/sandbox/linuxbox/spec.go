@@ -101,10 +101,16 @@ func checkLimits(l *sandbox.Limits) error {
 // mountDirs are where mounts may go: at them or below.
 var mountDirs = []string{sandbox.ProgramDir, sandbox.SourceDir, sandbox.DataDir}
 
+// systemDirs are where parts of the machine may be shown under their own name,
+// for languages that need more than /usr.
+var systemDirs = []string{"/etc/", "/opt/", "/var/lib/"}
+
 func checkMount(m sandbox.Mount) error {
-	allowed := slices.ContainsFunc(mountDirs, func(d string) bool { return m.Box == d || strings.HasPrefix(m.Box, d+"/") })
+	allowed := slices.ContainsFunc(mountDirs, func(d string) bool { return m.Box == d || strings.HasPrefix(m.Box, d+"/") }) ||
+		m.Host == m.Box && slices.ContainsFunc(systemDirs, func(d string) bool { return strings.HasPrefix(m.Box, d) })
 	if !allowed || path.Clean(m.Box) != m.Box || strings.ContainsRune(m.Box, 0) {
-		return fmt.Errorf("spec: mount at %q, want a clean path at or below one of %s", m.Box, strings.Join(mountDirs, ", "))
+		return fmt.Errorf("spec: mount at %q, want a clean path at or below one of %s, or its own name below %s",
+			m.Box, strings.Join(mountDirs, ", "), strings.Join(systemDirs, ", "))
 	}
 	if !filepath.IsAbs(m.Host) {
 		return fmt.Errorf("spec: mount of %q is not an absolute path", m.Host)

@@ -96,7 +96,13 @@ type packer struct{ b []byte }
 func (p *packer) int(v int64)         { p.b = binary.AppendVarint(p.b, v) }
 func (p *packer) str(s string)        { p.int(int64(len(s))); p.b = append(p.b, s...) }
 func (p *packer) dur(d time.Duration) { p.int(int64(d)) }
-func (p *packer) bool(v bool)         { p.b = append(p.b, map[bool]byte{true: 1}[v]) }
+func (p *packer) bool(v bool) {
+	if v {
+		p.b = append(p.b, 1)
+	} else {
+		p.b = append(p.b, 0)
+	}
+}
 func (p *packer) strs(list []string) {
 	p.int(int64(len(list)))
 	for _, s := range list {
