@@ -188,6 +188,26 @@ func TestArbiterThatIsNotThereAtStartIsWaitedFor(t *testing.T) {
 	})
 }
 
+func TestArbiterThatDoesNotHoldClaimsIsNotAskedInACircle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		arb := arbitertest.New()
+		from := time.Now()
+		arb.Fault = func(c arbitertest.Call) arbitertest.Fault {
+			if c.Op == "claim" && c.At.Sub(from) < 10*time.Minute {
+				return arbitertest.Empty
+			}
+			return arbitertest.None
+		}
+		newRig(t, arb, takes(time.Second), nil).start()
+		sleep(t, 10*time.Minute)
+		if n := arb.Count("claim"); n < 10 || n > 60 {
+			t.Errorf("%d claims in 10 minutes", n)
+		}
+		id := arb.Submit(arb.AddPackage(t, "a", 1, 1), gavelapi.Lease{})
+		arb.AwaitState(t, time.Minute, id, "done")
+	})
+}
+
 func TestRefusalsEndTheAgent(t *testing.T) {
 	for name, tc := range map[string]struct {
 		fault arbitertest.Fault

@@ -173,7 +173,6 @@ func (r *run) finish(ctx context.Context, report *gavelapi.Report, err error) {
 		// Whatever else is wrong, this machine cannot be trusted with the
 		// job any more; a hand-back at a stop still helps the next worker.
 		r.log.Error("the engine does not stop; the slot is lost until it does", "cause", cause)
-		r.keeper.silence()
 		if errors.Is(cause, errHandBack) {
 			r.w.release(r.lease, "shutdown")
 		}

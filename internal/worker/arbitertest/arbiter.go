@@ -37,6 +37,7 @@ const (
 	Forbidden       // 403
 	Outdated        // 426
 	BadInput        // 422
+	Empty           // 204
 	Corrupt         // package downloads: the bytes are wrong
 	HalfWay         // package downloads: the connection closes in the middle
 	Slow            // done at once, and answered after SlowBy

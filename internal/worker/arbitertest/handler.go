@@ -58,6 +58,9 @@ func (a *Arbiter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case Outdated:
 		refuse(w, 426, "protocol 1 is not spoken here", "")
 		return
+	case Empty:
+		w.WriteHeader(http.StatusNoContent)
+		return
 	case BadInput:
 		refuse(w, 422, "not understood", "")
 		return
