@@ -176,7 +176,7 @@ func (e *Engine) buildSources(ctx context.Context, box *lazyBox, pkg *problem.Pa
 	if !ok {
 		return nil, faultf(BlameChecker, nil, "checker is written in %q, a language this worker does not have", c.Language)
 	}
-	version, err := e.version(ctx, box, lang)
+	tools, err := e.toolchain(ctx, box, lang)
 	if err != nil {
 		return nil, err
 	}
@@ -189,26 +189,30 @@ func (e *Engine) buildSources(ctx context.Context, box *lazyBox, pkg *problem.Pa
 		sources[i] = sandbox.SourceDir + "/" + name
 	}
 	host := pkg.Path(c.Program)
-	b, err := e.build(ctx, box, lang, lang.Compile.Limits, []sandbox.Mount{{Host: host, Box: sandbox.SourceDir}}, sources, dir)
+	b, err := e.build(ctx, box, lang, lang.Compile.Limits, append([]sandbox.Mount{{Host: host, Box: sandbox.SourceDir}}, tools.compile...), sources, dir)
 	if err != nil {
 		return nil, err
 	}
 	if !b.compile.OK {
 		return nil, faultf(BlameChecker, nil, "checker does not compile: %s", b.compile.Log)
 	}
-	program := checker.Program{Env: lang.RunEnv()}
+	memory := int64(defaultCheckMemoryBytes)
+	if l := pkg.Manifest.Limits; l.ValidationMemoryBytes > 0 {
+		memory = l.ValidationMemoryBytes
+	}
+	program := checker.Program{Env: lang.RunEnv(memory)}
 	if lang.Interpreted() {
 		entry := entryPoint(names, lang)
 		if entry == "" {
 			return nil, faultf(BlameChecker, nil, "checker has %d %s files in %q; name the one to start %s", len(names), lang.ID, c.Program, lang.Source)
 		}
-		program.Argv = lang.RunArgv(entry)
-		program.Mounts = []sandbox.Mount{{Host: host, Box: sandbox.ProgramDir}}
+		program.Argv = lang.RunArgv(entry, memory)
+		program.Mounts = append([]sandbox.Mount{{Host: host, Box: sandbox.ProgramDir}}, tools.run...)
 	} else {
-		program.Argv = lang.RunArgv(lang.ProgramName())
-		program.Mounts = []sandbox.Mount{{Host: b.program, Box: sandbox.ProgramDir + "/" + lang.ProgramName()}}
+		program.Argv = lang.RunArgv(lang.ProgramName(), memory)
+		program.Mounts = append([]sandbox.Mount{{Host: b.program, Box: sandbox.ProgramDir + "/" + lang.ProgramName()}}, tools.run...)
 	}
-	return &builtChecker{program: program, toolchain: version}, nil
+	return &builtChecker{program: program, toolchain: tools.version}, nil
 }
 
 // checkerSources are the sources directly in the checker's directory.

@@ -55,6 +55,8 @@ type Engine struct {
 	checkers checkerCache
 	versions versionCache
 
+	toolchains toolchainCache
+
 	tasks  sync.WaitGroup
 	mu     sync.Mutex // guards the fields below
 	closed bool

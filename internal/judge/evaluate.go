@@ -96,6 +96,7 @@ type evaluation struct {
 	report   *Report
 
 	program sandbox.Mount     // the contestant's
+	mounts  []sandbox.Mount   // it, and what its runtime needs
 	argv    []string          // and how to run it
 	tokens  []*checker.Tokens // by test, when the comparator decides
 	custom  *builtChecker     // else
@@ -139,16 +140,18 @@ func (v *evaluation) run(ctx context.Context) error {
 // compile compiles the source and decides what is mounted in the run box.
 func (v *evaluation) compile(ctx context.Context) (err error) {
 	defer v.stage("compile", v.e.clock.Now())
-	if v.report.Toolchain, err = v.e.version(ctx, v.core.compile, v.lang); err != nil {
+	tools, err := v.e.toolchain(ctx, v.core.compile, v.lang)
+	if err != nil {
 		return err
 	}
+	v.report.Toolchain = tools.version
 	source := filepath.Join(v.dir, v.lang.Source)
 	if err := writeFile(source, bytes.NewReader(v.task.Source), 0o444); err != nil {
 		return asFault(ctx, err, "write source")
 	}
 	inBox := sandbox.SourceDir + "/" + v.lang.Source
 	b, err := v.e.build(ctx, v.core.compile, v.lang, v.lang.CompileLimits(v.task.Package.Manifest.Limits),
-		[]sandbox.Mount{{Host: source, Box: inBox}}, []string{inBox}, v.dir)
+		append([]sandbox.Mount{{Host: source, Box: inBox}}, tools.compile...), []string{inBox}, v.dir)
 	if err != nil {
 		return err
 	}
@@ -158,7 +161,8 @@ func (v *evaluation) compile(ctx context.Context) (err error) {
 	}
 	name := v.lang.ProgramName()
 	v.program = sandbox.Mount{Host: b.program, Box: sandbox.ProgramDir + "/" + name}
-	v.argv = v.lang.RunArgv(name)
+	v.mounts = append([]sandbox.Mount{v.program}, tools.run...)
+	v.argv = v.lang.RunArgv(name, v.task.Limits.MemoryBytes)
 	return nil
 }
 

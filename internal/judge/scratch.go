@@ -15,6 +15,7 @@ import (
 //	lock        held by the engine that uses it
 //	tasks/…     one directory per task, gone with it
 //	checkers/…  built checkers, by package digest
+//	toolchains/…  helpers and prepared files of languages; kept
 //
 // Directories are readable for others: boxes run as another user.
 type scratch struct {
@@ -55,6 +56,16 @@ func openScratch(dir string) (_ *scratch, err error) {
 
 func (s *scratch) tasks() string    { return filepath.Join(s.dir, "tasks") }
 func (s *scratch) checkers() string { return filepath.Join(s.dir, "checkers") }
+
+// toolchain is the directory of what a language needs beside its compiler. It
+// outlives the engine.
+func (s *scratch) toolchain(languageID string) (string, error) {
+	dir := filepath.Join(s.dir, "toolchains", languageID)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", err
+	}
+	return dir, errors.Join(os.Chmod(filepath.Dir(dir), 0o755), os.Chmod(dir, 0o755))
+}
 
 func (s *scratch) clear() error {
 	return errors.Join(os.RemoveAll(s.tasks()), os.RemoveAll(s.checkers()))

@@ -18,7 +18,6 @@ const (
 	runStderrBytes = 64 << 10
 	runDiskBytes   = 64 << 20
 	runDiskInodes  = 1024
-	runOpenFiles   = 64
 )
 
 // exitNotStarted is the exit code shown for a program that compiled but that
@@ -108,7 +107,7 @@ func (a *attempt) once(ctx context.Context, t *problem.Test, killAt time.Duratio
 // blame: it was compiled well, is there and is executable, so the kernel
 // refuses its content (or the loader that it names is not there).
 func (v *evaluation) ownFault() bool {
-	return !v.lang.Interpreted() && executable(v.program.Host) == nil
+	return v.argv[0] == v.program.Box && executable(v.program.Host) == nil
 }
 
 func (a *attempt) runTest(ctx context.Context, t *problem.Test, output *os.File, killAt time.Duration) (sandbox.Result, error) {
@@ -120,8 +119,8 @@ func (a *attempt) runTest(ctx context.Context, t *problem.Test, output *os.File,
 	l := a.task.Limits
 	res, err := a.core.run.Run(ctx, &sandbox.Spec{
 		Argv:   append(slices.Clone(a.argv), t.Args...),
-		Env:    a.lang.RunEnv(),
-		Mounts: []sandbox.Mount{a.program}, // and nothing of the package: E2
+		Env:    a.lang.RunEnv(l.MemoryBytes),
+		Mounts: a.mounts, // and nothing of the package: E2
 		Stdin:  input,
 		Stdout: output,
 		Limits: sandbox.Limits{
@@ -129,7 +128,7 @@ func (a *attempt) runTest(ctx context.Context, t *problem.Test, output *os.File,
 			StdoutBytes: l.OutputBytes, StderrBytes: runStderrBytes,
 			FileBytes: l.OutputBytes + 1, // reaching it is the box's sign for "over"
 			DiskBytes: max(runDiskBytes, l.OutputBytes+1<<20), DiskInodes: runDiskInodes,
-			Processes: l.Processes, OpenFiles: runOpenFiles,
+			Processes: l.Processes, OpenFiles: a.lang.RunOpenFiles(),
 		},
 		Profile: sandbox.ProfileRun,
 	})
@@ -137,7 +136,7 @@ func (a *attempt) runTest(ctx context.Context, t *problem.Test, output *os.File,
 	if err == nil {
 		return res, nil
 	}
-	if f, ok := checker.NotStarted(err); ok && a.lang.Interpreted() {
+	if f, ok := checker.NotStarted(err); ok && a.argv[0] != a.program.Box {
 		return res, faultf(BlameToolchain, f.Err, "%s: %s can not be started", a.lang.ID, a.argv[0])
 	} else if ok {
 		return res, err // the caller decides

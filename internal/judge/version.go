@@ -35,7 +35,7 @@ func (c *versionCache) put(id, version string) {
 }
 
 // version asks the toolchain for its version, in a box, once.
-func (e *Engine) version(ctx context.Context, box *lazyBox, lang *language.Language) (string, error) {
+func (e *Engine) version(ctx context.Context, box *lazyBox, lang *language.Language, mounts []sandbox.Mount) (string, error) {
 	if v, ok := e.versions.get(lang.ID); ok {
 		return v, nil
 	}
@@ -44,6 +44,7 @@ func (e *Engine) version(ctx context.Context, box *lazyBox, lang *language.Langu
 	spec := &sandbox.Spec{
 		Argv:   lang.Version.Argv,
 		Env:    lang.CompileEnv(),
+		Mounts: mounts,
 		Stdout: &out,
 		Stderr: &out, // some write it there
 		Limits: sandbox.Limits{

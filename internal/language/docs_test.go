@@ -17,7 +17,7 @@ func TestReferencePageShowsEveryLanguage(t *testing.T) {
 		row := "| `" + l.ID + "` | " + l.Name + " |"
 		command := strings.ReplaceAll(strings.Join(l.CompileArgv(l.Source), " "), "/w/", "")
 		if l.Interpreted() {
-			argv := l.RunArgv(l.ProgramName())
+			argv := l.RunArgv(l.ProgramName(), 1<<20)
 			argv[len(argv)-1] = path.Base(argv[len(argv)-1])
 			command = strings.Join(argv, " ")
 		}

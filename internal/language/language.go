@@ -28,6 +28,12 @@ type Language struct {
 	DefaultFor   []string `yaml:"default_for"` // extensions for which this one is taken among several
 	Source       string   `yaml:"source"`      // file name of a single source, fixed
 
+	Mounts []Mount `yaml:"mounts"`
+	// Helpers are files by name that the compile and prepare steps find below
+	// sandbox.ProgramDir.
+	Helpers map[string]string `yaml:"helpers"`
+	Prepare *Prepare          `yaml:"prepare"` // nil when nothing has to be prepared
+
 	Compile Compile `yaml:"compile"`
 	// Precompile is nil for a language without a header worth it.
 	Precompile *Precompile `yaml:"precompile"`
@@ -71,6 +77,9 @@ type Run struct {
 	// Processes is the number of processes and threads that the runtime needs
 	// for itself; a package's smaller limit is raised to it.
 	Processes int `yaml:"processes"`
+	// OpenFiles is how many descriptors it may have open; DefaultOpenFiles
+	// when 0.
+	OpenFiles int `yaml:"open_files"`
 }
 
 // Version is the probe whose first line of output is the toolchain's version.
@@ -125,13 +134,15 @@ func (l *Language) ProgramName() string {
 }
 
 // RunArgv is the command that runs the program of the given file name below
-// sandbox.ProgramDir with args.
-func (l *Language) RunArgv(programName string, args ...string) []string {
-	return append(expand(l.Run.Argv, sandbox.ProgramDir+"/"+programName, nil), args...)
+// sandbox.ProgramDir, under that memory limit, with args.
+func (l *Language) RunArgv(programName string, memoryBytes int64, args ...string) []string {
+	return append(withMemory(expand(l.Run.Argv, sandbox.ProgramDir+"/"+programName, nil), memoryBytes), args...)
 }
 
-// RunEnv is the whole environment of a run.
-func (l *Language) RunEnv() []string { return environment(l.Run.Env) }
+// RunEnv is the whole environment of a run under that memory limit.
+func (l *Language) RunEnv(memoryBytes int64) []string {
+	return withMemory(environment(l.Run.Env), memoryBytes)
+}
 
 // HasExtension reports whether a file of this name can be a source of l.
 func (l *Language) HasExtension(fileName string) bool {

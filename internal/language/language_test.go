@@ -51,7 +51,7 @@ func TestCommandsOfACompiledLanguage(t *testing.T) {
 	if diff := cmp.Diff(want, l.CompileArgv("/src/main.cpp", "/src/util.cpp")); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff([]string{"/box/prog", "7"}, l.RunArgv(l.ProgramName(), "7")); diff != "" {
+	if diff := cmp.Diff([]string{"/box/prog", "7"}, l.RunArgv(l.ProgramName(), 1<<20, "7")); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -66,7 +66,7 @@ func TestCommandsOfAnInterpretedLanguage(t *testing.T) {
 	if argv[0] != "/usr/bin/python3" || argv[len(argv)-1] != "/src/main.py" {
 		t.Errorf("compile argv %q", argv)
 	}
-	if diff := cmp.Diff([]string{"/usr/bin/python3", "-B", "/box/main.py"}, l.RunArgv(l.ProgramName())); diff != "" {
+	if diff := cmp.Diff([]string{"/usr/bin/python3", "-B", "/box/main.py"}, l.RunArgv(l.ProgramName(), 1<<20)); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -76,7 +76,7 @@ func TestEnvironmentIsSetAndExtensible(t *testing.T) {
 	l := *mustGet(t, "c")
 	l.Run.Env = []string{"HOME=/elsewhere", "EXTRA=1"}
 	want := []string{"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=/elsewhere", "LANG=C.UTF-8", "ONLINE_JUDGE=1", "EXTRA=1"}
-	if diff := cmp.Diff(want, l.RunEnv()); diff != "" {
+	if diff := cmp.Diff(want, l.RunEnv(1<<20)); diff != "" {
 		t.Error(diff)
 	}
 	want = []string{"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=/w", "LANG=C.UTF-8", "ONLINE_JUDGE=1"}

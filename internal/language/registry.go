@@ -163,14 +163,8 @@ func (l *Language) validate() error {
 	for _, entry := range slices.Concat(l.Compile.Env, l.Run.Env) {
 		refuse(!validEnv.MatchString(entry), "env entry %q is not NAME=value", entry)
 	}
-	limits := l.Compile.Limits
-	for name, value := range map[string]int64{
-		"cpu_ms": limits.CPUMS, "wall_ms": limits.WallMS, "memory_bytes": limits.MemoryBytes,
-		"file_bytes": limits.FileBytes, "disk_bytes": limits.DiskBytes, "processes": int64(limits.Processes),
-	} {
-		refuse(value <= 0, "compile.limits.%s must be above 0", name)
-	}
-	refuse(limits.WallMS < limits.CPUMS, "compile.limits.wall_ms is below cpu_ms")
+	errs = append(errs, l.Compile.Limits.problems("compile.limits")...)
+	errs = append(errs, l.toolchainProblems()...)
 	refuse(l.Run.Processes <= 0, "run.processes must be above 0")
 	refuse(l.Factors.CPUExtraMS < 0 || l.Factors.CPUExtraMS > maxLimitMS, "factors.cpu_extra_ms must be 0–%d", maxLimitMS)
 	refuse(l.Factors.MemoryExtraBytes < 0, "factors.memory_extra_bytes must not be below 0")
