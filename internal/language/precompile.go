@@ -40,9 +40,6 @@ type Precompile struct {
 	Redo []string `yaml:"redo"`
 }
 
-// PrecompileListArgv is the command that lists what the header is made of.
-func (l *Language) PrecompileListArgv() []string { return l.CompileArgv(l.Precompile.List...) }
-
 // PrecompileToolsArgv is the command that prints the compiler's parts; nil
 // when there is none.
 func (l *Language) PrecompileToolsArgv() []string {
@@ -52,15 +49,16 @@ func (l *Language) PrecompileToolsArgv() []string {
 	return l.CompileArgv(l.Precompile.Tools...)
 }
 
-// PrecompileMakeArgv is the command that compiles the header at that path.
-func (l *Language) PrecompileMakeArgv(header string) []string {
-	return l.CompileArgv(replace(l.Precompile.Make, ArgHeader, header)...)
+// ForHeader is what to give CompileArgv instead of sources, so that the header
+// at that path is compiled ahead.
+func (p *Precompile) ForHeader(header string) []string {
+	return replace(p.Make, ArgHeader, header)
 }
 
-// UsePrecompiled is what to give CompileArgv instead of sources, so that the
+// ForSources is what to give CompileArgv instead of sources, so that the
 // compiler finds the compiled header below dir.
-func (l *Language) UsePrecompiled(dir string, sources ...string) []string {
-	return expand(replace(l.Precompile.Use, ArgPrecompiled, dir), "", sources)
+func (p *Precompile) ForSources(dir string, sources ...string) []string {
+	return expand(replace(p.Use, ArgPrecompiled, dir), "", sources)
 }
 
 func replace(words []string, placeholder, value string) []string {

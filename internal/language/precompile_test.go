@@ -19,8 +19,8 @@ func TestCommandsOfAPrecompiledHeaderDifferOnlyInTheirSources(t *testing.T) {
 		found++
 		plain := l.CompileArgv("SOURCE")
 		for name, argv := range map[string][]string{
-			"list": l.PrecompileListArgv(), "tools": l.PrecompileToolsArgv(), "make": l.PrecompileMakeArgv("/usr/h"),
-			"use": l.CompileArgv(l.UsePrecompiled("/dir", "SOURCE")...),
+			"list": l.CompileArgv(l.Precompile.List...), "tools": l.PrecompileToolsArgv(), "make": l.CompileArgv(l.Precompile.ForHeader("/usr/h")...),
+			"use": l.CompileArgv(l.Precompile.ForSources("/dir", "SOURCE")...),
 		} {
 			at := slices.Index(plain, "SOURCE")
 			after := len(plain) - at - 1
@@ -33,7 +33,7 @@ func TestCommandsOfAPrecompiledHeaderDifferOnlyInTheirSources(t *testing.T) {
 				}
 			}
 		}
-		if diff := cmp.Diff([]string{"-I", "/dir", "-Winvalid-pch", "a", "b"}, l.UsePrecompiled("/dir", "a", "b")); diff != "" {
+		if diff := cmp.Diff([]string{"-I", "/dir", "-Winvalid-pch", "a", "b"}, l.Precompile.ForSources("/dir", "a", "b")); diff != "" {
 			t.Errorf("%s: %s", l.ID, diff)
 		}
 	}
