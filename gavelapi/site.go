@@ -44,6 +44,7 @@ type Submission struct {
 	WallUS        int64      `json:"wall_us"`
 	MemoryBytes   int64      `json:"memory_bytes"`
 	Progress      *Progress  `json:"progress,omitempty"`
+	Rejudging     bool       `json:"rejudging,omitempty" doc:"a new judging is open beside this one"`
 	Fault         *Fault     `json:"fault,omitempty"`
 	Worker        string     `json:"worker,omitempty" doc:"who judges or judged it"`
 	CreatedAt     time.Time  `json:"created_at"`
@@ -60,6 +61,8 @@ type SubmissionDetail struct {
 	Tests      []TestResult `json:"tests"`
 	Provenance Provenance   `json:"provenance"`
 	Attempts   []Attempt    `json:"attempts"`
+	// Judgings is the history, oldest first; exactly one is current.
+	Judgings []JudgingInfo `json:"judgings"`
 }
 
 // Attempt is one grant of a lease and how it ended.

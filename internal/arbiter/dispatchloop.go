@@ -69,7 +69,7 @@ func (l *leadership) scan(ctx context.Context) error {
 		if h := l.byJob[j.ID]; h != nil && h.gen > j.LeaseGen {
 			continue // granted since the scan read it
 		}
-		l.enqueue(j.ID, j.LeaseGen, j.Language)
+		l.enqueue(j.ID, j.LeaseGen, j.Lane, j.Language)
 	}
 	return nil
 }
@@ -177,7 +177,7 @@ func (l *leadership) settle(plan []plannedGrant, rows []*storedb.GrantLeasesRow)
 		l.hold(&held{
 			jobID: r.JobID, submissionID: r.SubmissionID, gen: r.LeaseGen, token: g.token,
 			session: g.waiter.session, request: g.waiter.request, workerID: g.waiter.worker.ID,
-			language: r.Language, registered: now, due: now.Add(l.a.cfg.Lease.Confirm),
+			lane: laneOf(r.Kind), language: r.Language, registered: now, due: now.Add(l.a.cfg.Lease.Confirm),
 		})
 		leases[g.waiter] = append(leases[g.waiter], l.a.leaseFor(r, g.token))
 		l.a.watch.changed(r.SubmissionID)
@@ -191,6 +191,9 @@ func (l *leadership) settle(plan []plannedGrant, rows []*storedb.GrantLeasesRow)
 		}
 	}
 }
+
+// laneOf is the lane of a kind of job; today they have the same names.
+func laneOf(kind string) string { return kind }
 
 // leaseFor puts a granted row into the words of the API.
 func (a *Arbiter) leaseFor(r *storedb.GrantLeasesRow, token uuid.UUID) gavelapi.Lease {

@@ -1,8 +1,10 @@
 package arbiter
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/google/uuid"
 
@@ -65,7 +67,9 @@ func (a *Arbiter) Heartbeat(ctx context.Context, p auth.Principal, req gavelapi.
 // extendLeases is the batch of heartbeats.
 func (a *Arbiter) extendLeases(ctx context.Context, batch []heartbeatInput) ([]bool, error) {
 	params := storedb.ExtendLeasesParams{Ttl: a.cfg.Lease.TTL}
-	for _, in := range batch {
+	order := slices.Clone(batch) // in job order, as every statement that takes several jobs
+	slices.SortFunc(order, func(x, y heartbeatInput) int { return cmp.Compare(x.jobID, y.jobID) })
+	for _, in := range order {
 		params.JobIds = append(params.JobIds, in.jobID)
 		params.LeaseTokens = append(params.LeaseTokens, in.token)
 		params.WorkerIds = append(params.WorkerIds, in.workerID)

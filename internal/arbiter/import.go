@@ -77,4 +77,3 @@ func (a *Arbiter) storeArchive(ctx context.Context, key string, m *problem.Manif
 	}
 	return size, nil
 }
-

@@ -29,6 +29,8 @@ type leadership struct {
 	over chan struct{}
 	// stale asks the loop to rebuild memory because a commit's answer was lost.
 	stale atomic.Bool
+	// rejudged asks the write-down loop to look for rejudges that are done.
+	rejudged atomic.Bool
 
 	mu       sync.Mutex
 	queue    dispatch.Queue
@@ -43,12 +45,18 @@ type leadership struct {
 	loopedAt time.Time
 }
 
+// Lanes that jobs are in today.
+const (
+	laneJudge   = "judge"
+	laneRejudge = "rejudge"
+)
+
 // held is a live lease as far as memory knows; the row decides.
 type held struct {
 	jobID, submissionID, gen int64
 	token, session, request  uuid.UUID
 	workerID                 int64
-	language, submitter      string
+	lane, language           string
 	// due is when the row may have expired, by our monotonic clock. It only
 	// schedules a look at the row.
 	due        time.Time
@@ -143,23 +151,27 @@ func (l *leadership) rebuild(ctx context.Context) error {
 		l.hold(&held{
 			jobID: j.ID, submissionID: j.SubmissionID, gen: j.LeaseGen, token: *j.LeaseToken,
 			session: *j.Session, request: *j.RequestID, workerID: *j.WorkerID,
-			language: j.Language, submitter: j.Submitter, registered: now,
+			lane: j.Lane, language: j.Language, registered: now,
 			due: now.Add(time.Duration(j.LeftS * float64(time.Second))),
 		})
 	}
 	for _, j := range pending {
-		l.enqueue(j.ID, j.LeaseGen, j.Language)
+		l.enqueue(j.ID, j.LeaseGen, j.Lane, j.Language)
 	}
 	return nil
 }
 
 // The following need l.mu.
 
-func (l *leadership) enqueue(jobID, gen int64, language string) {
+func (l *leadership) enqueue(jobID, gen int64, lane, language string) {
 	if _, busy := l.granting[jobID]; busy {
 		return
 	}
-	l.queue.Add(dispatch.Job{ID: jobID, Gen: gen, Language: language, FailedBy: l.failedBy[jobID]})
+	rank := dispatch.RankLive
+	if lane == laneRejudge {
+		rank = dispatch.RankRejudge
+	}
+	l.queue.Add(dispatch.Job{ID: jobID, Gen: gen, Rank: rank, Language: language, FailedBy: l.failedBy[jobID]})
 }
 
 func (l *leadership) hold(h *held) {

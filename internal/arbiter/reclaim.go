@@ -42,6 +42,7 @@ func (l *leadership) reclaimLoop(ctx context.Context) error {
 		}
 		if full {
 			swept = now
+			l.rejudged.Store(true) // a crash between a result and the look at its rejudge is made good here
 			if err := l.reconcile(ctx, now); err != nil && ctx.Err() == nil {
 				l.a.log.Warn("comparing memory with the leases failed", "error", err)
 			}

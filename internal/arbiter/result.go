@@ -1,8 +1,10 @@
 package arbiter
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/google/uuid"
 
@@ -91,8 +93,10 @@ func (a *Arbiter) record(ctx context.Context, l *leadership, p auth.Principal, h
 // recordResults is the batch of verdicts.
 func (a *Arbiter) recordResults(ctx context.Context, batch []resultInput) ([]bool, error) {
 	var params storedb.RecordResultsParams
+	order := slices.Clone(batch) // in job order, as every statement that takes several jobs
+	slices.SortStableFunc(order, func(x, y resultInput) int { return cmp.Compare(x.jobID, y.jobID) })
 	asked := make(map[uuid.UUID]bool, len(batch))
-	for _, in := range batch {
+	for _, in := range order {
 		if asked[in.token] {
 			continue // the same report twice in one batch: the second finds out what became of it
 		}
@@ -193,7 +197,9 @@ func (a *Arbiter) Release(ctx context.Context, p auth.Principal, req gavelapi.Re
 // finish forgets a lease whose job is final.
 func (l *leadership) finish(token uuid.UUID, jobID int64) {
 	l.mu.Lock()
-	l.letGo(token)
+	if h := l.letGo(token); h == nil || h.lane == laneRejudge {
+		l.rejudged.Store(true)
+	}
 	delete(l.failedBy, jobID)
 	l.queue.Remove(jobID)
 	l.mu.Unlock()
@@ -209,7 +215,7 @@ func (l *leadership) requeue(token uuid.UUID, jobID, gen, failedBy int64) {
 		l.failedBy[jobID] = append(l.failedBy[jobID], failedBy)
 	}
 	if h != nil {
-		l.enqueue(jobID, gen, h.language)
+		l.enqueue(jobID, gen, h.lane, h.language)
 	} // else the scan finds it
 	l.mu.Unlock()
 	l.poke()

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
-	"strconv"
 	"time"
 
 	"github.com/gavel-oj/gavel/gavelapi"
@@ -57,7 +56,7 @@ func (a *Arbiter) CreateSubmission(ctx context.Context, p auth.Principal, key st
 			ProblemID: row.ID, Language: lang.ID, Submitter: n.User, SourceName: n.SourceName,
 			SourceBytes: int64(len(source)), StopRule: n.StopRule, CreatedBy: &tokenID,
 		},
-		Source: source, PackageDigest: row.PackageDigest, Limits: mustJSON(wireLimits(limits)), Lane: "judge",
+		Source: source, PackageDigest: row.PackageDigest, Limits: mustJSON(wireLimits(limits)), Lane: laneJudge,
 		IdempotencyKey: key, BodyHash: bodyHash, TokenID: p.TokenID,
 	})
 	if err != nil {
@@ -68,7 +67,7 @@ func (a *Arbiter) CreateSubmission(ctx context.Context, p auth.Principal, key st
 	}
 	if l := a.current.Load(); l != nil && !done.Replayed {
 		l.mu.Lock()
-		l.enqueue(done.JobID, 0, lang.ID)
+		l.enqueue(done.JobID, 0, laneJudge, lang.ID)
 		l.mu.Unlock()
 		l.poke()
 	}
@@ -152,13 +151,21 @@ func (a *Arbiter) readSubmission(ctx context.Context, id int64) (gavelapi.Submis
 	if err != nil {
 		return gavelapi.Submission{}, unavailable(err, "read attempts")
 	}
+	judgings, err := a.q.JudgingsOfSubmission(ctx, a.db.Pool, id)
+	if err != nil {
+		return gavelapi.Submission{}, unavailable(err, "read judgings")
+	}
 	sub := gavelapi.Submission{
 		ID: r.ID, Problem: r.Problem, PackageDigest: r.PackageDigest, Language: r.Language, User: r.Submitter,
 		SourceName: r.SourceName, SourceBytes: r.SourceBytes, State: r.State, Verdict: r.Verdict,
 		CPUUS: r.CPUUs, WallUS: r.WallUs, MemoryBytes: r.MemoryBytes, Worker: r.Worker,
-		CreatedAt: r.CreatedAt.UTC(), FinishedAt: utc(r.FinishedAt),
+		CreatedAt: r.CreatedAt.UTC(), FinishedAt: utc(r.FinishedAt), Rejudging: r.Rejudging,
 	}
-	detail := &gavelapi.SubmissionDetail{JudgingID: r.JudgingID, Tests: []gavelapi.TestResult{}, Attempts: make([]gavelapi.Attempt, len(attempts))}
+	detail := &gavelapi.SubmissionDetail{JudgingID: r.JudgingID, Tests: []gavelapi.TestResult{}, Attempts: make([]gavelapi.Attempt, len(attempts)),
+		Judgings: make([]gavelapi.JudgingInfo, len(judgings))}
+	for i, g := range judgings {
+		detail.Judgings[i] = judgingInfo(g, r.JudgingID)
+	}
 	sub.Detail = detail
 	if sub.State == gavelapi.StateSystemError {
 		sub.Verdict = "SE"
@@ -236,13 +243,9 @@ func utc(t *time.Time) *time.Time {
 // Submissions implements httpapi.Service.
 func (a *Arbiter) Submissions(ctx context.Context, f httpapi.SubmissionFilter) (gavelapi.SubmissionList, error) {
 	var list gavelapi.SubmissionList
-	before := int64(math.MaxInt64)
-	if f.Cursor != "" {
-		id, err := strconv.ParseInt(f.Cursor, 36, 64)
-		if err != nil || id <= 0 {
-			return list, apperr.New(apperr.Invalid, "use the next field of the page before", "the cursor is not one of this list").At("query.cursor")
-		}
-		before = id
+	before, err := readCursor(f.Cursor, math.MaxInt64)
+	if err != nil {
+		return list, err
 	}
 	optional := func(s string) *string {
 		if s == "" {
@@ -259,7 +262,7 @@ func (a *Arbiter) Submissions(ctx context.Context, f httpapi.SubmissionFilter) (
 	}
 	if len(rows) > f.Limit {
 		rows = rows[:f.Limit]
-		list.Next = strconv.FormatInt(rows[len(rows)-1].ID, 36)
+		list.Next = writeCursor(rows[len(rows)-1].ID)
 	}
 	list.Submissions = make([]gavelapi.Submission, len(rows))
 	for i, r := range rows {
@@ -289,6 +292,9 @@ func (a *Arbiter) CancelSubmission(ctx context.Context, p auth.Principal, id int
 	if err != nil || sub.State == gavelapi.StateCancelled {
 		return sub, err
 	}
+	if gavelapi.Final(sub.State) { // an open rejudging beside it is cancelled with its rejudge
+		return sub, alreadyFinal(sub)
+	}
 	jobID, err := a.q.OpenJobOfSubmission(ctx, a.db.Pool, id)
 	if err != nil && !store.IsNoRows(err) {
 		return sub, unavailable(err, "find the job of a submission")
@@ -303,11 +309,7 @@ func (a *Arbiter) CancelSubmission(ctx context.Context, p auth.Principal, id int
 	}
 	if l := a.current.Load(); l != nil && cancelled {
 		l.mu.Lock()
-		if h := l.byJob[jobID]; h != nil {
-			l.letGo(h.token)
-		}
-		l.queue.Remove(jobID)
-		delete(l.failedBy, jobID)
+		l.dropJob(jobID)
 		l.mu.Unlock()
 		l.poke()
 	}
@@ -319,7 +321,11 @@ func (a *Arbiter) CancelSubmission(ctx context.Context, p auth.Principal, id int
 		return sub, err
 	}
 	if sub.State != gavelapi.StateCancelled {
-		return sub, apperr.New(apperr.Conflict, "a verdict stays; rejudge instead", "submission %d is final already: %s", id, sub.State)
+		return sub, alreadyFinal(sub)
 	}
 	return sub, nil
+}
+
+func alreadyFinal(sub gavelapi.Submission) error {
+	return apperr.New(apperr.Conflict, "a verdict stays; rejudge instead", "submission %d is final already: %s", sub.ID, sub.State)
 }

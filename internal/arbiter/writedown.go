@@ -26,6 +26,12 @@ func (l *leadership) writeDownLoop(ctx context.Context) error {
 		if err := l.writeDown(ctx); err != nil && ctx.Err() == nil {
 			l.a.log.Warn("writing down signs of life failed", "error", err)
 		}
+		if l.rejudged.Swap(false) {
+			if err := l.finishRejudges(ctx); err != nil && ctx.Err() == nil {
+				l.rejudged.Store(true) // again at the next tick
+				l.a.log.Warn("closing finished rejudges failed", "error", err)
+			}
+		}
 		if now := l.a.clock.Now(); now.Sub(cleaned) > time.Hour {
 			cleaned = now
 			if _, err := l.a.q.DeleteOldIdempotencyKeys(ctx, l.a.db.Pool, idempotencyKeysKept); err != nil && ctx.Err() == nil {

@@ -3,16 +3,18 @@
 // loop carries the decisions out, and the answer to "why does this wait?"
 // comes from the same rules (Queue.Explain).
 //
-// Today's rules: the oldest job first; a job goes to a worker that offers its
+// Today's rules: live submissions before rejudges, and the oldest job first
+// within each; a job goes to a worker that offers its
 // language; a worker that has failed a job does not get it again while another
 // online worker could take it; among waiting workers, the one that has waited
 // longest. Lanes, pools and fairness between submitters build on this shape.
 package dispatch
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"slices"
-	"sort"
 )
 
 // Job is a waiting job as far as the rules look at it.
@@ -20,8 +22,24 @@ type Job struct {
 	ID       int64 // grows with age: a smaller one is older
 	Gen      int64 // generation to expect when granting
 	Language string
+	// Rank orders kinds of work: everything of a lower rank goes first.
+	Rank int
 	// FailedBy lists workers that took this job and failed or lost it.
 	FailedBy []int64
+}
+
+// Ranks of work.
+const (
+	RankLive    = 0 // a person waits for the verdict
+	RankRejudge = 1 // somebody has a verdict already
+)
+
+// before is the order in which two jobs go to a worker that may take both.
+func (j *Job) before(o *Job) bool {
+	if j.Rank != o.Rank {
+		return j.Rank < o.Rank
+	}
+	return j.ID < o.ID
 }
 
 // Worker is an online worker.
@@ -47,35 +65,35 @@ type Grant struct {
 
 // Queue holds the waiting jobs. The zero value is ready to use.
 type Queue struct {
-	byLanguage map[string]*lane
-	language   map[int64]string // job id → language, to find a job
+	lanes map[key]*lane
+	where map[int64]key // job id → lane, to find a job
 }
 
-// lane holds the jobs of one language in order of age.
+// key tells lanes apart: jobs that differ in nothing that decides who may take
+// them but FailedBy.
+type key struct {
+	rank     int
+	language string
+}
+
+// lane holds the jobs of one key in order of age.
 type lane struct{ jobs []Job }
 
 func (l *lane) find(id int64) (int, bool) {
-	return slices.BinarySearchFunc(l.jobs, id, func(j Job, id int64) int {
-		switch {
-		case j.ID < id:
-			return -1
-		case j.ID > id:
-			return 1
-		}
-		return 0
-	})
+	return slices.BinarySearchFunc(l.jobs, id, func(j Job, id int64) int { return cmp.Compare(j.ID, id) })
 }
 
 // Add puts a job into the queue; a job that is there already is replaced when
 // the new one has a later generation.
 func (q *Queue) Add(j Job) {
-	if q.byLanguage == nil {
-		q.byLanguage, q.language = map[string]*lane{}, map[int64]string{}
+	if q.lanes == nil {
+		q.lanes, q.where = map[key]*lane{}, map[int64]key{}
 	}
-	l := q.byLanguage[j.Language]
+	k := key{j.Rank, j.Language}
+	l := q.lanes[k]
 	if l == nil {
 		l = &lane{}
-		q.byLanguage[j.Language] = l
+		q.lanes[k] = l
 	}
 	if n := len(l.jobs); n == 0 || l.jobs[n-1].ID < j.ID { // the common case: a new job is the youngest
 		l.jobs = append(l.jobs, j)
@@ -84,17 +102,17 @@ func (q *Queue) Add(j Job) {
 	} else if l.jobs[i].Gen < j.Gen {
 		l.jobs[i] = j
 	}
-	q.language[j.ID] = j.Language
+	q.where[j.ID] = k
 }
 
 // Remove takes a job out; it says whether the job was there.
 func (q *Queue) Remove(id int64) bool {
-	language, ok := q.language[id]
+	k, ok := q.where[id]
 	if !ok {
 		return false
 	}
-	delete(q.language, id)
-	l := q.byLanguage[language]
+	delete(q.where, id)
+	l := q.lanes[k]
 	switch i, found := l.find(id); {
 	case found && i == 0: // the common case: the oldest; moving no others
 		l.jobs[0] = Job{}
@@ -103,17 +121,17 @@ func (q *Queue) Remove(id int64) bool {
 		l.jobs = slices.Delete(l.jobs, i, i+1)
 	}
 	if len(l.jobs) == 0 {
-		delete(q.byLanguage, language)
+		delete(q.lanes, k)
 	}
 	return true
 }
 
 // Len is the number of waiting jobs.
-func (q *Queue) Len() int { return len(q.language) }
+func (q *Queue) Len() int { return len(q.where) }
 
 // Has says whether a job waits.
 func (q *Queue) Has(id int64) bool {
-	_, ok := q.language[id]
+	_, ok := q.where[id]
 	return ok
 }
 
@@ -147,28 +165,30 @@ func (q *Queue) Match(waiters []Waiter, online []Worker, limit int) []Grant {
 	return grants
 }
 
-// takeFor removes and returns the oldest job that w may take.
+// takeFor removes and returns the first job that w may take.
 func (q *Queue) takeFor(w *Worker, online []Worker) (Job, bool) {
-	best, bestAt := (*lane)(nil), 0
-	for _, language := range w.Languages {
-		l := q.byLanguage[language]
-		if l == nil {
-			continue
-		}
-		for i := range l.jobs {
-			if best != nil && best.jobs[bestAt].ID < l.jobs[i].ID {
-				break
+	var best *Job
+	for rank := RankLive; rank <= RankRejudge && best == nil; rank++ {
+		for _, language := range w.Languages {
+			l := q.lanes[key{rank, language}]
+			if l == nil {
+				continue
 			}
-			if mayTake(&l.jobs[i], w, online) {
-				best, bestAt = l, i
-				break
+			for i := range l.jobs {
+				if best != nil && best.before(&l.jobs[i]) {
+					break
+				}
+				if mayTake(&l.jobs[i], w, online) {
+					best = &l.jobs[i]
+					break
+				}
 			}
 		}
 	}
 	if best == nil {
 		return Job{}, false
 	}
-	job := best.jobs[bestAt]
+	job := *best
 	q.Remove(job.ID)
 	return job, true
 }
@@ -190,7 +210,7 @@ func mayTake(j *Job, w *Worker, online []Worker) bool {
 // Explain says in words why a job waits, given who is online. ok is false when
 // the job is not in the queue.
 func (q *Queue) Explain(id int64, online []Worker) (reason string, ok bool) {
-	language, ok := q.language[id]
+	k, ok := q.where[id]
 	if !ok {
 		return "", false
 	}
@@ -199,19 +219,24 @@ func (q *Queue) Explain(id int64, online []Worker) (reason string, ok bool) {
 	}
 	able := 0
 	for i := range online {
-		if online[i].offers(language) {
+		if online[i].offers(k.language) {
 			able++
 		}
 	}
 	if able == 0 {
-		return fmt.Sprintf("no capable worker: none of the %d online offers %s", len(online), language), true
+		return fmt.Sprintf("no capable worker: none of the %d online offers %s", len(online), k.language), true
 	}
 	position := 1
-	for l, jobs := range q.byLanguage {
-		i, found := jobs.find(id)
-		_ = found // i is the number of older jobs in either case
-		if l == language || sharesWorker(l, language, online) {
-			position += i
+	for other, l := range q.lanes {
+		if other.language != k.language && !sharesWorker(other.language, k.language, online) {
+			continue
+		}
+		switch {
+		case other.rank < k.rank:
+			position += len(l.jobs)
+		case other.rank == k.rank:
+			older, _ := l.find(id) // the number of older jobs, whether or not it is among them
+			position += older
 		}
 	}
 	return fmt.Sprintf("position %d in the queue; %d able workers are online", position, able), true
@@ -224,11 +249,14 @@ func sharesWorker(a, b string, online []Worker) bool {
 
 // Waiting counts the waiting jobs by language, in alphabetical order.
 func (q *Queue) Waiting() []LanguageCount {
-	counts := make([]LanguageCount, 0, len(q.byLanguage))
-	for language, l := range q.byLanguage {
-		counts = append(counts, LanguageCount{language, len(l.jobs)})
+	jobs := map[string]int{}
+	for k, l := range q.lanes {
+		jobs[k.language] += len(l.jobs)
 	}
-	sort.Slice(counts, func(i, j int) bool { return counts[i].Language < counts[j].Language })
+	counts := make([]LanguageCount, 0, len(jobs))
+	for _, language := range slices.Sorted(maps.Keys(jobs)) {
+		counts = append(counts, LanguageCount{language, jobs[language]})
+	}
 	return counts
 }
 

@@ -40,6 +40,20 @@ func TestOldestJobGoesFirstAcrossLanguages(t *testing.T) {
 	}
 }
 
+func TestALiveSubmissionGoesBeforeAnyNumberOfRejudges(t *testing.T) {
+	q := &Queue{}
+	for id := range int64(1000) {
+		q.Add(Job{ID: id + 1, Language: "cpp17", Rank: RankRejudge})
+	}
+	q.Add(Job{ID: 5000, Language: "python3", Rank: RankLive})
+	if got := ids(q.Match([]Waiter{{Worker: both, Free: 2}}, nil, 100)); !cmp.Equal(got, []int64{5000, 1}) {
+		t.Errorf("the order is %v", got)
+	}
+	if reason, _ := q.Explain(2, []Worker{both}); !strings.Contains(reason, "position 1 ") {
+		t.Errorf("after that, the second rejudge is at %q", reason)
+	}
+}
+
 func TestAWorkerGetsOnlyLanguagesItOffers(t *testing.T) {
 	q := queueOf(Job{ID: 1, Language: "python3"}, Job{ID: 2, Language: "cpp17"})
 	got := ids(q.Match([]Waiter{{Worker: cppOnly, Free: 2}}, []Worker{cppOnly}, 100))
@@ -109,7 +123,7 @@ func TestAnyMatchIsSoundAndComplete(t *testing.T) {
 		q := &Queue{}
 		total := map[int64]Job{}
 		for _, id := range rapid.SliceOfNDistinct(rapid.Int64Range(1, 60), 0, 25, rapid.ID[int64]).Draw(t, "ids") {
-			j := Job{ID: id, Language: rapid.SampledFrom(languages).Draw(t, "language"),
+			j := Job{ID: id, Language: rapid.SampledFrom(languages).Draw(t, "language"), Rank: rapid.IntRange(0, 1).Draw(t, "rank"),
 				FailedBy: rapid.SliceOfN(rapid.Int64Range(1, 4), 0, 2).Draw(t, "failed")}
 			total[id] = j
 			q.Add(j)

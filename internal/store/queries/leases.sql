@@ -95,14 +95,20 @@ with input as (
          lease_gen = w.lease_gen, worker_id = i.worker_id, finished_at = now()
     from won w join input i on i.job_id = w.id and i.lease_token = w.lease_token
    where g.id = w.judging_id and g.state = 'open'
-  returning g.id
+  returning g.id, g.submission_id, g.previous_judging_id, g.auto_apply
+), applied as ( -- a rejudging that applies itself replaces the judging that it was made beside
+  update submissions s set current_judging_id = d.id
+    from judged d
+   where d.auto_apply and s.id = d.submission_id and s.current_judging_id = d.previous_judging_id
+  returning s.id
 ), closed as (
   update attempts a set outcome = 'completed', ended_at = now()
     from won w where a.job_id = w.id and a.lease_gen = w.lease_gen
   returning a.job_id
 )
 select w.id as job_id, w.lease_token, w.submission_id,
-       (select count(*) from judged) as judgings, (select count(*) from closed) as attempts
+       (select count(*) from judged) as judgings, (select count(*) from closed) as attempts,
+       (select count(*) from applied) as applied
   from won w;
 
 -- name: ReturnFailed :many

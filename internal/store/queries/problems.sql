@@ -24,3 +24,6 @@ select p.id, p.name, p.title, p.version, p.package_digest, p.published_at, k.man
 select p.id, p.name, p.title, p.version, p.package_digest, p.published_at, k.manifest, k.size_bytes
   from problems p join packages k on k.digest = p.package_digest
  where p.name > sqlc.arg(after)::text order by p.name limit sqlc.arg(page)::int;
+
+-- name: PackageManifest :one
+select manifest from packages where digest = @digest;

@@ -59,24 +59,27 @@ type Job struct {
 }
 
 type Judging struct {
-	ID            int64
-	SubmissionID  int64
-	Kind          string
-	PackageDigest string
-	Limits        json.RawMessage
-	State         string
-	Verdict       *string
-	CPUUs         int64
-	WallUs        int64
-	MemoryBytes   int64
-	Compile       json.RawMessage
-	Tests         json.RawMessage
-	Fault         json.RawMessage
-	Provenance    json.RawMessage
-	LeaseGen      *int64
-	WorkerID      *int64
-	CreatedAt     time.Time
-	FinishedAt    *time.Time
+	ID                int64
+	SubmissionID      int64
+	Kind              string
+	PackageDigest     string
+	Limits            json.RawMessage
+	State             string
+	Verdict           *string
+	CPUUs             int64
+	WallUs            int64
+	MemoryBytes       int64
+	Compile           json.RawMessage
+	Tests             json.RawMessage
+	Fault             json.RawMessage
+	Provenance        json.RawMessage
+	LeaseGen          *int64
+	WorkerID          *int64
+	CreatedAt         time.Time
+	FinishedAt        *time.Time
+	RejudgeID         *int64
+	PreviousJudgingID *int64
+	AutoApply         bool
 }
 
 type JudgingTest struct {
@@ -116,6 +119,7 @@ type Problem struct {
 	Version       int32
 	PackageDigest string
 	PublishedAt   time.Time
+	Points        int32
 }
 
 type ProblemVersion struct {
@@ -124,6 +128,29 @@ type ProblemVersion struct {
 	PackageDigest string
 	PublishedAt   time.Time
 	PublishedBy   *int64
+}
+
+type Rejudge struct {
+	ID         int64
+	Reason     string
+	Filter     json.RawMessage
+	AutoApply  bool
+	State      string
+	Total      int32
+	Skipped    json.RawMessage
+	CreatedBy  *int64
+	CreatedAt  time.Time
+	FinishedAt *time.Time
+	DecidedAt  *time.Time
+}
+
+type Solf struct {
+	Submitter    string
+	ProblemID    int64
+	Problem      string
+	Points       int32
+	SubmissionID int64
+	SolvedAt     time.Time
 }
 
 type Submission struct {

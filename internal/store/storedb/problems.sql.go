@@ -138,6 +138,17 @@ func (q *Queries) LockProblem(ctx context.Context, db DBTX, name string) (*LockP
 	return &i, err
 }
 
+const packageManifest = `-- name: PackageManifest :one
+select manifest from packages where digest = $1
+`
+
+func (q *Queries) PackageManifest(ctx context.Context, db DBTX, digest string) (json.RawMessage, error) {
+	row := db.QueryRow(ctx, packageManifest, digest)
+	var manifest json.RawMessage
+	err := row.Scan(&manifest)
+	return manifest, err
+}
+
 const problemByName = `-- name: ProblemByName :one
 select p.id, p.name, p.title, p.version, p.package_digest, p.published_at, k.manifest, k.size_bytes
   from problems p join packages k on k.digest = p.package_digest where p.name = $1

@@ -361,7 +361,8 @@ select s.id, p.name as problem, s.language, s.submitter, s.source_name, s.source
        g.id as judging_id, g.package_digest, g.limits,
        case when g.state <> 'open' then g.state when j.state = 'leased' then 'judging' else 'pending' end as state,
        coalesce(g.verdict, '') as verdict, g.cpu_us, g.wall_us, g.memory_bytes, g.compile, g.tests, g.fault, g.provenance,
-       g.finished_at, coalesce(w.name, '') as worker, j.id as job_id, j.lease_token
+       g.finished_at, coalesce(w.name, '') as worker, j.id as job_id, j.lease_token,
+       exists (select 1 from jobs o where o.submission_id = s.id and o.judging_id <> g.id) as rejudging
   from submissions s
   join problems p on p.id = s.problem_id
   join judgings g on g.id = s.current_judging_id
@@ -394,6 +395,7 @@ type SubmissionByIDRow struct {
 	Worker        string
 	JobID         *int64
 	LeaseToken    *uuid.UUID
+	Rejudging     bool
 }
 
 // API. One state: that of the current judging, or of its open job.
@@ -424,6 +426,7 @@ func (q *Queries) SubmissionByID(ctx context.Context, db DBTX, id int64) (*Submi
 		&i.Worker,
 		&i.JobID,
 		&i.LeaseToken,
+		&i.Rejudging,
 	)
 	return &i, err
 }

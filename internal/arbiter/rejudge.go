@@ -1,0 +1,353 @@
+package arbiter
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+
+	"github.com/gavel-oj/gavel/gavelapi"
+	"github.com/gavel-oj/gavel/internal/apperr"
+	"github.com/gavel-oj/gavel/internal/auth"
+	"github.com/gavel-oj/gavel/internal/language"
+	"github.com/gavel-oj/gavel/internal/problem"
+	"github.com/gavel-oj/gavel/internal/store"
+	"github.com/gavel-oj/gavel/internal/store/storedb"
+)
+
+// StartRejudge implements httpapi.Service: it makes new judgings beside the old
+// ones and returns at once; the work follows behind live submissions.
+func (a *Arbiter) StartRejudge(ctx context.Context, p auth.Principal, n gavelapi.NewRejudge) (gavelapi.Rejudge, error) {
+	f := n.Filter
+	if len(f.Submissions) == 0 && f.Problem == "" && f.User == "" && f.Language == "" && f.Verdict == "" && !f.Outdated && !f.All {
+		return gavelapi.Rejudge{}, apperr.New(apperr.Invalid, "name a problem, a user, submissions …, or say all", "the filter is empty").At("body.filter")
+	}
+	planned, err := a.plan(ctx, p, n)
+	if err != nil {
+		return gavelapi.Rejudge{}, err
+	}
+	if planned.Elsewhere != 0 {
+		return gavelapi.Rejudge{}, apperr.New(apperr.Conflict, fmt.Sprintf("wait for rejudge %d, or cancel it", planned.Elsewhere),
+			"everything selected is in rejudge %d, which is still running", planned.Elsewhere)
+	}
+	return a.Rejudge(ctx, planned.RejudgeID)
+}
+
+// RejudgeSubmission implements httpapi.Service: one submission, applied as soon
+// as it is judged. Asking again while it is being rejudged gives the same
+// rejudge.
+func (a *Arbiter) RejudgeSubmission(ctx context.Context, p auth.Principal, id int64, reason string) (gavelapi.Rejudge, error) {
+	if _, err := a.readSubmission(ctx, id); err != nil {
+		return gavelapi.Rejudge{}, err
+	}
+	planned, err := a.plan(ctx, p, gavelapi.NewRejudge{Filter: gavelapi.RejudgeFilter{Submissions: []int64{id}}, Reason: reason, Apply: "at_once"})
+	if err != nil {
+		return gavelapi.Rejudge{}, err
+	}
+	if planned.Elsewhere != 0 {
+		return a.Rejudge(ctx, planned.Elsewhere)
+	}
+	if len(planned.Skipped) > 0 {
+		return gavelapi.Rejudge{}, apperr.New(apperr.Invalid, "submit it again in a language that exists", "submission %d: %s", id, planned.Skipped[0].Reason)
+	}
+	return a.Rejudge(ctx, planned.RejudgeID)
+}
+
+func (a *Arbiter) plan(ctx context.Context, p auth.Principal, n gavelapi.NewRejudge) (store.Planned, error) {
+	optional := func(s string) *string {
+		if s == "" {
+			return nil
+		}
+		return &s
+	}
+	f, by := n.Filter, p.TokenID
+	ids := f.Submissions
+	if ids == nil {
+		ids = []int64{}
+	}
+	planned, err := a.db.Rejudge(ctx, store.NewRejudge{
+		Filter: storedb.LockRejudgeCandidatesParams{Ids: ids, Problem: optional(f.Problem), Submitter: optional(f.User),
+			Language: optional(f.Language), Verdict: optional(f.Verdict), Outdated: f.Outdated},
+		Described: mustJSON(f), Reason: n.Reason, AutoApply: n.Apply == "at_once", CreatedBy: &by,
+		Limits: a.limitsOf(ctx),
+	})
+	if errors.Is(err, store.ErrTooMany) {
+		return planned, apperr.New(apperr.TooLarge, "narrow the filter and rejudge in parts", "%s", err.Error()).At("body.filter")
+	}
+	if err != nil {
+		return planned, unavailable(err, "plan a rejudge")
+	}
+	if l := a.current.Load(); l != nil {
+		l.mu.Lock()
+		for _, s := range planned.Superseded {
+			l.dropJob(s.JobID)
+		}
+		for _, j := range planned.Jobs {
+			l.enqueue(j.ID, 0, laneRejudge, j.Language)
+		}
+		l.mu.Unlock()
+		l.rejudged.Store(true) // a rejudge of nothing is done at once
+		l.poke()
+	}
+	for _, s := range planned.Superseded {
+		a.watch.changed(s.SubmissionID)
+	}
+	if planned.RejudgeID != 0 {
+		a.log.Info("rejudge started", "rejudge_id", planned.RejudgeID, "submissions", len(planned.Jobs),
+			"superseded", len(planned.Superseded), "skipped", len(planned.Skipped), "by", p, "reason", n.Reason)
+	}
+	return planned, nil
+}
+
+// limitsOf computes effective limits, reading each package once.
+func (a *Arbiter) limitsOf(ctx context.Context) func(digest, lang string) (json.RawMessage, error) {
+	known := map[string]*problem.Manifest{}
+	return func(digest, id string) (json.RawMessage, error) {
+		lang, ok := a.cfg.Languages.Get(id)
+		if !ok {
+			return nil, fmt.Errorf("its language %q does not exist any more", id)
+		}
+		m := known[digest]
+		if m == nil {
+			raw, err := a.q.PackageManifest(ctx, a.db.Pool, digest)
+			if err != nil {
+				return nil, fmt.Errorf("its package cannot be read: %w", err)
+			}
+			if m, err = readManifest(raw); err != nil {
+				return nil, err
+			}
+			known[digest] = m
+		}
+		limits, err := language.Effective(m.Limits, lang)
+		if err != nil {
+			return nil, err
+		}
+		return mustJSON(wireLimits(limits)), nil
+	}
+}
+
+// dropJob forgets a job that is no longer open. Needs l.mu.
+func (l *leadership) dropJob(jobID int64) {
+	if h := l.byJob[jobID]; h != nil {
+		l.letGo(h.token)
+	}
+	l.queue.Remove(jobID)
+	delete(l.failedBy, jobID)
+}
+
+// finishRejudges closes rejudges of which nothing is open any more.
+func (l *leadership) finishRejudges(ctx context.Context) error {
+	rows, err := l.a.q.FinishRejudges(ctx, l.a.db.Pool)
+	if err != nil {
+		return err
+	}
+	for _, r := range rows {
+		l.a.log.Info("rejudge is done", "rejudge_id", r.ID, "state", r.State, "submissions", r.Total)
+	}
+	return nil
+}
+
+func noRejudge(id int64) error {
+	return apperr.New(apperr.NotFound, "gavel rejudge list shows the newest ones", "there is no rejudge %d", id)
+}
+
+// Rejudge implements httpapi.Service.
+func (a *Arbiter) Rejudge(ctx context.Context, id int64) (gavelapi.Rejudge, error) {
+	row, err := a.q.RejudgeByID(ctx, a.db.Pool, id)
+	if store.IsNoRows(err) {
+		return gavelapi.Rejudge{}, noRejudge(id)
+	}
+	if err != nil {
+		return gavelapi.Rejudge{}, unavailable(err, "read a rejudge")
+	}
+	return rejudgeInfo(row)
+}
+
+func rejudgeInfo(r *storedb.RejudgeByIDRow) (gavelapi.Rejudge, error) {
+	out := gavelapi.Rejudge{ID: r.ID, State: r.State, Reason: r.Reason, Apply: "later", Total: int(r.Total), Done: int(r.Done),
+		Changed: int(r.Changed), Failed: int(r.Failed), CreatedAt: r.CreatedAt.UTC(), FinishedAt: utc(r.FinishedAt), DecidedAt: utc(r.DecidedAt)}
+	if r.AutoApply {
+		out.Apply = "at_once"
+	}
+	if err := errors.Join(json.Unmarshal(r.Filter, &out.Filter), json.Unmarshal(r.Skipped, &out.Skipped)); err != nil {
+		return out, fmt.Errorf("stored rejudge %d: %w", r.ID, err)
+	}
+	return out, nil
+}
+
+// Rejudges implements httpapi.Service.
+func (a *Arbiter) Rejudges(ctx context.Context, cursor string, limit int) (gavelapi.RejudgeList, error) {
+	list := gavelapi.RejudgeList{Rejudges: []gavelapi.Rejudge{}}
+	before, err := readCursor(cursor, math.MaxInt64)
+	if err != nil {
+		return list, err
+	}
+	rows, err := a.q.ListRejudges(ctx, a.db.Pool, &storedb.ListRejudgesParams{Before: before, Page: int32(limit) + 1})
+	if err != nil {
+		return list, unavailable(err, "list rejudges")
+	}
+	if len(rows) > limit {
+		rows = rows[:limit]
+		list.Next = writeCursor(rows[limit-1].ID)
+	}
+	for _, r := range rows {
+		info, err := rejudgeInfo((*storedb.RejudgeByIDRow)(r))
+		if err != nil {
+			return list, err
+		}
+		list.Rejudges = append(list.Rejudges, info)
+	}
+	return list, nil
+}
+
+// RejudgeChanges implements httpapi.Service: old beside new, by submission.
+func (a *Arbiter) RejudgeChanges(ctx context.Context, id int64, onlyChanged bool, cursor string, limit int) (gavelapi.RejudgeChangeList, error) {
+	list := gavelapi.RejudgeChangeList{Changes: []gavelapi.RejudgeChange{}}
+	after, err := readCursor(cursor, 0)
+	if err != nil {
+		return list, err
+	}
+	if _, err := a.Rejudge(ctx, id); err != nil {
+		return list, err
+	}
+	rows, err := a.q.RejudgeChanges(ctx, a.db.Pool, &storedb.RejudgeChangesParams{RejudgeID: id, After: after, OnlyChanged: onlyChanged, Page: int32(limit) + 1})
+	if err != nil {
+		return list, unavailable(err, "read the changes of a rejudge")
+	}
+	if len(rows) > limit {
+		rows = rows[:limit]
+		list.Next = writeCursor(rows[limit-1].SubmissionID)
+	}
+	for _, r := range rows {
+		c := gavelapi.RejudgeChange{SubmissionID: r.SubmissionID, Problem: r.Problem, User: r.Submitter, Language: r.Language,
+			OldVerdict: r.OldVerdict, NewVerdict: r.NewVerdict, OldCPUUS: r.OldCPUUs, NewCPUUS: r.NewCPUUs, NewState: openIsPending(r.NewState), Applied: r.Applied}
+		if r.OldState == "system_error" {
+			c.OldVerdict = "SE"
+		}
+		if r.NewState == "system_error" {
+			c.NewVerdict = "SE"
+		}
+		list.Changes = append(list.Changes, c)
+	}
+	return list, nil
+}
+
+// ApplyRejudge implements httpapi.Service. Repeating it, or applying the rest
+// after a part, is fine.
+func (a *Arbiter) ApplyRejudge(ctx context.Context, p auth.Principal, id int64, which []int64) (gavelapi.Rejudge, error) {
+	applied, state, err := a.db.Apply(ctx, id, which)
+	switch {
+	case store.IsNoRows(err):
+		return gavelapi.Rejudge{}, noRejudge(id)
+	case err != nil:
+		return gavelapi.Rejudge{}, unavailable(err, "apply a rejudge")
+	case state == gavelapi.RejudgeRunning:
+		return gavelapi.Rejudge{}, apperr.New(apperr.Conflict, "wait until it is ready", "rejudge %d is still running", id)
+	case state != gavelapi.RejudgeApplied:
+		return gavelapi.Rejudge{}, apperr.New(apperr.Conflict, "start a new one", "rejudge %d is %s and cannot be applied", id, state)
+	}
+	for _, submission := range applied {
+		a.watch.changed(submission)
+	}
+	a.log.Info("rejudge applied", "rejudge_id", id, "submissions", len(applied), "by", p)
+	return a.Rejudge(ctx, id)
+}
+
+// DiscardRejudge implements httpapi.Service: the old verdicts stay.
+func (a *Arbiter) DiscardRejudge(ctx context.Context, p auth.Principal, id int64) (gavelapi.Rejudge, error) {
+	r, err := a.Rejudge(ctx, id)
+	if err != nil || r.State == gavelapi.RejudgeDiscarded {
+		return r, err
+	}
+	n, err := a.q.DecideRejudge(ctx, a.db.Pool, &storedb.DecideRejudgeParams{ID: id, State: gavelapi.RejudgeDiscarded, FromState: gavelapi.RejudgeReady})
+	if err != nil {
+		return r, unavailable(err, "discard a rejudge")
+	}
+	if r, err = a.Rejudge(ctx, id); err == nil && n == 0 && r.State != gavelapi.RejudgeDiscarded {
+		return r, apperr.New(apperr.Conflict, "cancel one that runs; apply a second rejudge to undo an applied one", "rejudge %d is %s", id, r.State)
+	}
+	if n > 0 {
+		a.log.Info("rejudge discarded", "rejudge_id", id, "by", p)
+	}
+	return r, err
+}
+
+// CancelRejudge implements httpapi.Service; repeating it is fine.
+func (a *Arbiter) CancelRejudge(ctx context.Context, p auth.Principal, id int64) (gavelapi.Rejudge, error) {
+	ended, err := a.db.CancelRejudge(ctx, id)
+	if store.IsNoRows(err) {
+		return gavelapi.Rejudge{}, noRejudge(id)
+	}
+	if err != nil {
+		return gavelapi.Rejudge{}, unavailable(err, "cancel a rejudge")
+	}
+	if l := a.current.Load(); l != nil && len(ended) > 0 {
+		l.mu.Lock()
+		for _, e := range ended {
+			l.dropJob(e.JobID)
+		}
+		l.mu.Unlock()
+		l.poke()
+	}
+	for _, e := range ended {
+		a.watch.changed(e.SubmissionID)
+	}
+	r, err := a.Rejudge(ctx, id)
+	if err == nil && r.State != gavelapi.RejudgeCancelled {
+		return r, apperr.New(apperr.Conflict, "discard one that is ready", "rejudge %d is %s already", id, r.State)
+	}
+	if len(ended) > 0 {
+		a.log.Info("rejudge cancelled", "rejudge_id", id, "open", len(ended), "by", p)
+	}
+	return r, err
+}
+
+// Account implements httpapi.Service. Somebody unknown has solved nothing.
+func (a *Arbiter) Account(ctx context.Context, user string) (gavelapi.Account, error) {
+	out := gavelapi.Account{User: user, Solved: []gavelapi.Solve{}}
+	rows, err := a.q.SolvesOf(ctx, a.db.Pool, user)
+	if err != nil {
+		return out, unavailable(err, "read what a user has solved")
+	}
+	for _, r := range rows {
+		out.Solved = append(out.Solved, gavelapi.Solve{Problem: r.Problem, Points: int(r.Points), SubmissionID: r.SubmissionID, SolvedAt: r.SolvedAt.UTC()})
+		out.Points += int64(r.Points)
+	}
+	return out, nil
+}
+
+func judgingInfo(g *storedb.JudgingsOfSubmissionRow, current int64) gavelapi.JudgingInfo {
+	info := gavelapi.JudgingInfo{ID: g.ID, Kind: g.Kind, State: openIsPending(g.State), Verdict: g.Verdict, PackageDigest: g.PackageDigest,
+		Worker: g.Worker, Current: g.ID == current, CreatedAt: g.CreatedAt.UTC(), FinishedAt: utc(g.FinishedAt)}
+	if g.RejudgeID != nil {
+		info.RejudgeID = *g.RejudgeID
+	}
+	if g.State == "system_error" {
+		info.Verdict = "SE"
+	}
+	return info
+}
+
+// openIsPending puts a judging's state into the API's words.
+func openIsPending(state string) string {
+	if state == "open" {
+		return gavelapi.StatePending
+	}
+	return state
+}
+
+// Cursors of lists by id are the last id of the page before, in base 36.
+func writeCursor(id int64) string { return strconv.FormatInt(id, 36) }
+
+func readCursor(cursor string, first int64) (int64, error) {
+	if cursor == "" {
+		return first, nil
+	}
+	id, err := strconv.ParseInt(cursor, 36, 64)
+	if err != nil || id <= 0 {
+		return 0, apperr.New(apperr.Invalid, "use the next field of the page before", "the cursor is not one of this list").At("query.cursor")
+	}
+	return id, nil
+}

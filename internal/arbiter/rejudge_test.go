@@ -1,0 +1,463 @@
+package arbiter_test
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/gavel-oj/gavel/gavelapi"
+	"github.com/gavel-oj/gavel/internal/apperr"
+)
+
+func (s *stand) submitAs(user, problem string) gavelapi.Submission {
+	s.t.Helper()
+	sub, _, err := s.CreateSubmission(s.t.Context(), s.admin, "", nil, gavelapi.NewSubmission{Problem: problem, Language: "c", Source: "int main(){}", User: user})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return sub
+}
+
+// judge gives whatever waits next a verdict.
+func (f *fake) judge(verdict string) gavelapi.Lease {
+	f.s.t.Helper()
+	l := f.claim()
+	f.report(l.LeaseToken, verdictReport(verdict))
+	return l
+}
+
+func (s *stand) rejudge(f gavelapi.RejudgeFilter, apply string) gavelapi.Rejudge {
+	s.t.Helper()
+	r, err := s.StartRejudge(s.t.Context(), s.admin, gavelapi.NewRejudge{Filter: f, Reason: "test", Apply: apply})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return r
+}
+
+func (s *stand) awaitRejudge(id int64, state string) gavelapi.Rejudge {
+	s.t.Helper()
+	var r gavelapi.Rejudge
+	until(s.t, "the rejudge is "+state, func() bool {
+		var err error
+		if r, err = s.Rejudge(s.t.Context(), id); err != nil {
+			s.t.Fatal(err)
+		}
+		return r.State == state
+	})
+	return r
+}
+
+func TestARejudgeShowsWhatWouldChangeAndChangesItWhenApplied(t *testing.T) {
+	s := newStand(t, quick)
+	w := s.worker("w", 1, "c")
+	var subs []gavelapi.Submission
+	for range 3 {
+		subs = append(subs, s.submit("c"))
+		w.judge("WA")
+	}
+	r := s.rejudge(gavelapi.RejudgeFilter{Problem: "p"}, "later")
+	if r.State != gavelapi.RejudgeRunning || r.Total != 3 || len(r.Skipped) != 0 {
+		t.Fatalf("started as %s", asJSON(r))
+	}
+	if got := s.read(subs[0].ID); got.Verdict != "WA" || got.State != gavelapi.StateDone || !got.Rejudging {
+		t.Errorf("while rejudging it reads %s", asJSON(got))
+	}
+	if _, err := s.ApplyRejudge(t.Context(), s.admin, r.ID, nil); apperr.CodeOf(err) != apperr.Conflict {
+		t.Errorf("applying a running rejudge: %v", err)
+	}
+	w.judge("AC")
+	w.judge("WA")
+	w.judge("TLE")
+	r = s.awaitRejudge(r.ID, gavelapi.RejudgeReady)
+	if r.Done != 3 || r.Changed != 2 {
+		t.Errorf("ready as %s", asJSON(r))
+	}
+	if got := s.read(subs[0].ID); got.Verdict != "WA" || got.Rejudging {
+		t.Errorf("before it is applied it reads %s", asJSON(got))
+	}
+	diff, err := s.RejudgeChanges(t.Context(), r.ID, true, "", 10)
+	if err != nil || len(diff.Changes) != 2 || diff.Changes[0].OldVerdict != "WA" || diff.Changes[0].NewVerdict != "AC" || diff.Changes[1].NewVerdict != "TLE" {
+		t.Errorf("changes %s, %v", asJSON(diff), err)
+	}
+	// A part first, then the rest; and both again, which changes nothing.
+	for _, part := range [][]int64{{subs[0].ID}, {subs[0].ID}, nil, nil} {
+		if _, err := s.ApplyRejudge(t.Context(), s.admin, r.ID, part); err != nil {
+			t.Fatal(err)
+		}
+		want := []string{"AC", "WA", "WA"}
+		if part == nil {
+			want[2] = "TLE"
+		}
+		for i, sub := range subs {
+			if got := s.read(sub.ID); got.Verdict != want[i] {
+				t.Errorf("after applying %v submission %d is %s, want %s", part, i, got.Verdict, want[i])
+			}
+		}
+	}
+	got := s.read(subs[0].ID).Detail.Judgings
+	if len(got) != 2 || got[0].Current || !got[1].Current || got[0].Verdict != "WA" || got[1].RejudgeID != r.ID {
+		t.Errorf("the history is %s", asJSON(got))
+	}
+}
+
+func TestADiscardedRejudgeChangesNothing(t *testing.T) {
+	s := newStand(t, quick)
+	w := s.worker("w", 1, "c")
+	sub := s.submit("c")
+	w.judge("AC")
+	r := s.rejudge(gavelapi.RejudgeFilter{Submissions: []int64{sub.ID}}, "later")
+	if _, err := s.DiscardRejudge(t.Context(), s.admin, r.ID); apperr.CodeOf(err) != apperr.Conflict {
+		t.Errorf("discarding a running rejudge: %v", err)
+	}
+	w.judge("WA")
+	s.awaitRejudge(r.ID, gavelapi.RejudgeReady)
+	for range 2 {
+		if got, err := s.DiscardRejudge(t.Context(), s.admin, r.ID); err != nil || got.State != gavelapi.RejudgeDiscarded {
+			t.Fatalf("%s, %v", got.State, err)
+		}
+	}
+	if _, err := s.ApplyRejudge(t.Context(), s.admin, r.ID, nil); apperr.CodeOf(err) != apperr.Conflict {
+		t.Errorf("applying a discarded rejudge: %v", err)
+	}
+	if got := s.read(sub.ID); got.Verdict != "AC" {
+		t.Errorf("the verdict is %s", got.Verdict)
+	}
+}
+
+// A14, L08: asked while the first judging runs, and asked five times.
+func TestARejudgeSupersedesWhatIsOpen(t *testing.T) {
+	s := newStand(t, quick)
+	w := s.worker("w", 1, "c")
+	sub := s.submit("c")
+	old := w.claim()
+	if err := w.beat(old.LeaseToken); err != nil {
+		t.Fatal(err)
+	}
+	ids := map[int64]bool{}
+	for range 5 {
+		r, err := s.RejudgeSubmission(t.Context(), s.admin, sub.ID, "again")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids[r.ID] = true
+		if got := s.read(sub.ID); got.State != gavelapi.StatePending {
+			t.Errorf("it is %s", got.State)
+		}
+	}
+	if len(ids) != 1 {
+		t.Errorf("five requests made %d rejudges", len(ids))
+	}
+	wantGone(t, w.beat(old.LeaseToken), gavelapi.LeaseCancelled)
+	if got := w.report(old.LeaseToken, verdictReport("WA")); got.Outcome != gavelapi.OutcomeDiscarded {
+		t.Errorf("the superseded report was %+v", got)
+	}
+	if l := w.judge("AC"); l.Kind != "rejudge" || l.SubmissionID != sub.ID {
+		t.Errorf("the lease was %s", asJSON(l))
+	}
+	got := s.read(sub.ID)
+	if got.Verdict != "AC" || len(got.Detail.Judgings) != 2 || got.Detail.Judgings[0].State != gavelapi.StateCancelled {
+		t.Errorf("%s", asJSON(got))
+	}
+}
+
+func TestOneSubmissionIsRejudgedAndAppliedAtOnce(t *testing.T) {
+	s := newStand(t, quick)
+	w := s.worker("w", 1, "c")
+	sub := s.submit("c")
+	w.judge("AC")
+	r, err := s.RejudgeSubmission(t.Context(), s.admin, sub.ID, "tests were weak")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := s.read(sub.ID); got.Verdict != "AC" {
+		t.Errorf("before the new verdict it reads %q", got.Verdict)
+	}
+	w.judge("WA")
+	if got := s.read(sub.ID); got.Verdict != "WA" {
+		t.Errorf("after the new verdict it reads %q", got.Verdict)
+	}
+	s.awaitRejudge(r.ID, gavelapi.RejudgeApplied)
+}
+
+func TestASystemErrorNeverReplacesAVerdict(t *testing.T) {
+	settings := quick
+	settings.AttemptCap = 1
+	s := newStand(t, settings)
+	w := s.worker("w", 1, "c")
+	sub := s.submit("c")
+	w.judge("AC")
+	r, err := s.RejudgeSubmission(t.Context(), s.admin, sub.ID, "x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := w.claim()
+	w.report(l.LeaseToken, faultReport(gavelapi.BlameHost))
+	if got := s.awaitRejudge(r.ID, gavelapi.RejudgeApplied); got.Failed != 1 {
+		t.Errorf("%s", asJSON(got))
+	}
+	if got := s.read(sub.ID); got.Verdict != "AC" {
+		t.Errorf("the verdict is %q", got.Verdict)
+	}
+}
+
+// L25: the operator clears a fault: what it turned into system errors is
+// judged again with one call, and only that.
+func TestSystemErrorsAreRetriedWithOneCall(t *testing.T) {
+	settings := quick
+	settings.AttemptCap = 1
+	s := newStand(t, settings)
+	w := s.worker("w", 1, "c")
+	good, bad := s.submit("c"), s.submit("c")
+	w.judge("WA")
+	l := w.claim()
+	w.report(l.LeaseToken, faultReport(gavelapi.BlameHost))
+	r := s.rejudge(gavelapi.RejudgeFilter{Verdict: "SE"}, "at_once")
+	if r.Total != 1 {
+		t.Fatalf("%s", asJSON(r))
+	}
+	w.judge("AC")
+	if g, b := s.read(good.ID), s.read(bad.ID); g.Verdict != "WA" || b.Verdict != "AC" || b.State != gavelapi.StateDone {
+		t.Errorf("good %s, bad %s %s", g.Verdict, b.State, b.Verdict)
+	}
+}
+
+func TestACancelledRejudgeStopsAndIsCancelledOnce(t *testing.T) {
+	s := newStand(t, quick)
+	w := s.worker("w", 1, "c")
+	for range 3 {
+		s.submit("c")
+		w.judge("AC")
+	}
+	r := s.rejudge(gavelapi.RejudgeFilter{Problem: "p"}, "later")
+	running := w.claim()
+	for range 3 {
+		if got, err := s.CancelRejudge(t.Context(), s.admin, r.ID); err != nil || got.State != gavelapi.RejudgeCancelled {
+			t.Fatalf("%s, %v", got.State, err)
+		}
+	}
+	wantGone(t, w.beat(running.LeaseToken), gavelapi.LeaseCancelled)
+	if leases, err := w.tryClaim(0); err != nil || len(leases) != 0 {
+		t.Errorf("cancelled work was granted: %v, %v", leases, err)
+	}
+	if n := s.number("select count(*) from judgings where state = 'cancelled'"); n != 3 {
+		t.Errorf("%d judgings were cancelled", n)
+	}
+	again := s.rejudge(gavelapi.RejudgeFilter{Problem: "p"}, "later") // it no longer holds anything up
+	if again.Total != 3 {
+		t.Errorf("%s", asJSON(again))
+	}
+}
+
+func TestWhatAnotherRejudgeHoldsIsLeftOutByName(t *testing.T) {
+	s := newStand(t, quick)
+	w := s.worker("w", 1, "c")
+	first, second := s.submit("c"), s.submit("c")
+	w.judge("AC")
+	w.judge("AC")
+	held := s.rejudge(gavelapi.RejudgeFilter{Submissions: []int64{first.ID}}, "later")
+	r := s.rejudge(gavelapi.RejudgeFilter{Problem: "p"}, "later")
+	if r.Total != 1 || len(r.Skipped) != 1 || r.Skipped[0].SubmissionID != first.ID || !strings.Contains(r.Skipped[0].Reason, fmt.Sprint(held.ID)) {
+		t.Errorf("%s", asJSON(r))
+	}
+	_ = second
+	_, err := s.StartRejudge(t.Context(), s.admin, gavelapi.NewRejudge{Filter: gavelapi.RejudgeFilter{Problem: "p"}, Reason: "x"})
+	if apperr.CodeOf(err) != apperr.Conflict {
+		t.Errorf("everything is held elsewhere, yet: %v", err)
+	}
+}
+
+func TestRejudgesThatMakeNoSenseAreRefused(t *testing.T) {
+	s := newStand(t, quick)
+	if _, err := s.StartRejudge(t.Context(), s.admin, gavelapi.NewRejudge{Reason: "oops"}); apperr.CodeOf(err) != apperr.Invalid {
+		t.Errorf("an empty filter: %v", err)
+	}
+	for name, err := range map[string]error{
+		"show":    func() error { _, err := s.Rejudge(t.Context(), 99); return err }(),
+		"apply":   func() error { _, err := s.ApplyRejudge(t.Context(), s.admin, 99, nil); return err }(),
+		"cancel":  func() error { _, err := s.CancelRejudge(t.Context(), s.admin, 99); return err }(),
+		"discard": func() error { _, err := s.DiscardRejudge(t.Context(), s.admin, 99); return err }(),
+		"single":  func() error { _, err := s.RejudgeSubmission(t.Context(), s.admin, 99, "x"); return err }(),
+	} {
+		if apperr.CodeOf(err) != apperr.NotFound {
+			t.Errorf("%s of nothing: %v", name, err)
+		}
+	}
+	if r := s.rejudge(gavelapi.RejudgeFilter{Problem: "p"}, "later"); r.Total != 0 { // nothing matches: done at once
+		t.Errorf("%s", asJSON(r))
+	} else {
+		s.awaitRejudge(r.ID, gavelapi.RejudgeReady)
+	}
+}
+
+// A20, L27, L29, O13: five thousand at once while results come in. It answers
+// at once, nothing deadlocks, every row is judged once, and it completes once.
+func TestALargeRejudgeAmongLiveWork(t *testing.T) {
+	const n = 5000
+	s := newStand(t, quick)
+	s.exec(`insert into submissions (problem_id, language, source_bytes) select id, 'c', 1 from problems, generate_series(1, $1)`, n)
+	s.exec(`insert into submission_sources select id, 'x' from submissions`)
+	s.exec(`insert into judgings (submission_id, kind, package_digest, limits, state, verdict, tests, finished_at)
+	        select s.id, 'judge', p.package_digest, '{}', 'done', 'AC', '[]', now() from submissions s join problems p on p.id = s.problem_id`)
+	s.exec(`update submissions s set current_judging_id = g.id from judgings g where g.submission_id = s.id`)
+	r := s.rejudge(gavelapi.RejudgeFilter{All: true}, "at_once")
+	if r.Total != n {
+		t.Fatalf("%s", asJSON(r))
+	}
+	live := make([]gavelapi.Submission, 50)
+	var wg sync.WaitGroup
+	for i := range 10 {
+		w := s.worker(fmt.Sprintf("w%d", i), 20, "c")
+		wg.Go(func() {
+			for {
+				leases, err := w.tryClaim(500 * time.Millisecond)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if len(leases) == 0 {
+					return
+				}
+				var each sync.WaitGroup
+				for _, l := range leases {
+					each.Go(func() {
+						got, err := s.Result(t.Context(), w.p, gavelapi.ResultRequest{LeaseToken: l.LeaseToken, Report: verdictReport("WA")})
+						if err != nil || got.Outcome != gavelapi.OutcomeRecorded {
+							t.Errorf("%+v, %v", got, err)
+						}
+					})
+				}
+				each.Wait()
+			}
+		})
+	}
+	for i := range live {
+		live[i] = s.submit("c")
+	}
+	wg.Wait()
+	r = s.awaitRejudge(r.ID, gavelapi.RejudgeApplied)
+	if r.Done != n || r.Changed != n {
+		t.Errorf("%s", asJSON(r))
+	}
+	for _, sub := range live {
+		if got := s.read(sub.ID); got.Verdict != "WA" || len(got.Detail.Attempts) != 1 {
+			t.Fatalf("a live submission among the rejudge: %s", asJSON(got))
+		}
+	}
+	if many := s.number("select count(*) from (select judging_id from attempts group by judging_id having count(*) <> 1) x"); many != 0 {
+		t.Errorf("%d judgings were not attempted exactly once", many)
+	}
+	if open := s.number("select count(*) from jobs"); open != 0 {
+		t.Errorf("%d jobs are left", open)
+	}
+}
+
+func (s *stand) solved(user string) map[string]int64 {
+	s.t.Helper()
+	a, err := s.Account(s.t.Context(), user)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	got := map[string]int64{}
+	for _, x := range a.Solved {
+		got[x.Problem] = x.SubmissionID
+	}
+	if a.Points != int64(len(a.Solved)) { // every problem here gives one point
+		s.t.Errorf("%d points for %d solves", a.Points, len(a.Solved))
+	}
+	return got
+}
+
+// I5 by example: a rejudge takes a solve away, the next accepted submission
+// takes it over, and another rejudge gives it back; what came after never mattered.
+func TestSolvesFollowTheCurrentVerdicts(t *testing.T) {
+	s := newStand(t, quick)
+	w := s.worker("w", 1, "c")
+	first := s.submitAs("ann", "p")
+	w.judge("AC")
+	second := s.submitAs("ann", "p")
+	w.judge("AC")
+	s.submitAs("ann", "p")
+	w.judge("WA") // V28: a wrong one after an accepted one unsolves nothing
+	if diff := cmp.Diff(map[string]int64{"p": first.ID}, s.solved("ann")); diff != "" {
+		t.Error(diff)
+	}
+	verdictOf := func(id int64, v string) {
+		t.Helper()
+		if _, err := s.RejudgeSubmission(t.Context(), s.admin, id, "x"); err != nil {
+			t.Fatal(err)
+		}
+		w.judge(v)
+	}
+	verdictOf(first.ID, "TLE")
+	if diff := cmp.Diff(map[string]int64{"p": second.ID}, s.solved("ann")); diff != "" {
+		t.Errorf("after the first was taken away: %s", diff)
+	}
+	verdictOf(second.ID, "WA")
+	if got := s.solved("ann"); len(got) != 0 {
+		t.Errorf("nothing is accepted any more, yet %v", got)
+	}
+	verdictOf(first.ID, "AC")
+	if diff := cmp.Diff(map[string]int64{"p": first.ID}, s.solved("ann")); diff != "" {
+		t.Errorf("after it was given back: %s", diff)
+	}
+	if got := s.solved("nobody"); len(got) != 0 {
+		t.Errorf("nobody has solved %v", got)
+	}
+}
+
+// I5 as a property: any order of submitting, judging and rejudging gives the
+// totals that the final verdicts give by themselves.
+func TestAnyHistoryGivesTheSameTotals(t *testing.T) {
+	s := newStand(t, quick)
+	s.publish("q")
+	w := s.worker("w", 1, "c")
+	run := 0
+	rapid.Check(t, func(rt *rapid.T) {
+		run++
+		users := []string{fmt.Sprintf("u%d", run), fmt.Sprintf("v%d", run)}
+		type key struct{ user, problem string }
+		final := map[int64]string{}
+		owner := map[int64]key{}
+		var ids []int64
+		for range rapid.IntRange(1, 8).Draw(rt, "steps") {
+			verdict := rapid.SampledFrom([]string{"AC", "WA", "CE"}).Draw(rt, "verdict")
+			if len(ids) > 0 && rapid.Bool().Draw(rt, "rejudge") {
+				id := rapid.SampledFrom(ids).Draw(rt, "which")
+				if _, err := s.RejudgeSubmission(t.Context(), s.admin, id, "x"); err != nil {
+					t.Fatal(err)
+				}
+				final[id] = verdict
+			} else {
+				k := key{rapid.SampledFrom(users).Draw(rt, "user"), rapid.SampledFrom([]string{"p", "q"}).Draw(rt, "problem")}
+				sub := s.submitAs(k.user, k.problem)
+				ids = append(ids, sub.ID)
+				owner[sub.ID], final[sub.ID] = k, verdict
+			}
+			l := w.claim()
+			report := verdictReport(verdict)
+			if verdict == "CE" {
+				report.Tests = nil
+			}
+			for range rapid.IntRange(1, 2).Draw(rt, "sends") { // repeating a report changes nothing
+				w.report(l.LeaseToken, report)
+			}
+		}
+		for _, user := range users {
+			want := map[string]int64{}
+			for _, id := range ids { // ids ascend: the first accepted one counts
+				if k := owner[id]; k.user == user && final[id] == "AC" && want[k.problem] == 0 {
+					want[k.problem] = id
+				}
+			}
+			if diff := cmp.Diff(want, s.solved(user)); diff != "" {
+				rt.Fatalf("%s: %s", user, diff)
+			}
+		}
+	})
+}

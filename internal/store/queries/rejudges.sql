@@ -1,0 +1,161 @@
+-- name: InsertRejudge :one
+insert into rejudges (reason, filter, auto_apply, created_by) values (@reason, @filter, @auto_apply, @created_by)
+returning id, created_at;
+
+-- name: LockRejudgeCandidates :many
+-- Planner of a rejudge: what the filter selects, locked in id order so that two
+-- rejudges and any number of results cannot deadlock. Who else rejudges it, and
+-- whether its language still exists, is decided by the caller.
+select s.id, s.problem_id, s.language, s.submitter, s.current_judging_id, p.name as problem, p.package_digest,
+       g.state as judging_state, g.package_digest as judged_digest,
+       coalesce(o.rejudge_id, 0)::bigint as open_rejudge_id
+  from submissions s
+  join problems p on p.id = s.problem_id
+  join judgings g on g.id = s.current_judging_id
+  left join jobs j on j.submission_id = s.id
+  left join judgings o on o.id = j.judging_id
+ where (cardinality(@ids::bigint[]) = 0 or s.id = any(@ids::bigint[]))
+   and (sqlc.narg(problem)::text is null or p.name = sqlc.narg(problem))
+   and (sqlc.narg(submitter)::text is null or s.submitter = sqlc.narg(submitter))
+   and (sqlc.narg(language)::text is null or s.language = sqlc.narg(language))
+   and (sqlc.narg(verdict)::text is null or g.verdict = sqlc.narg(verdict)
+        or (sqlc.narg(verdict) = 'SE' and g.state = 'system_error'))
+   and (not @outdated::boolean or g.package_digest <> p.package_digest)
+ order by s.id
+ limit sqlc.arg(max_rows)::int
+   for update of s;
+
+-- name: SupersedeOpenJobs :many
+-- The open jobs of submissions that are rejudged: their leases are fenced
+-- because the rows are gone, their judgings end as cancelled.
+with locked as ( -- in id order, as every statement that takes several jobs
+  select j.id from jobs j where j.submission_id = any(@submission_ids::bigint[]) order by j.id for update
+), ended as (
+  delete from jobs j using locked k where j.id = k.id
+  returning j.id, j.lease_gen, j.judging_id, j.submission_id
+), judged as (
+  update judgings g set state = 'cancelled', finished_at = now()
+    from ended e where g.id = e.judging_id and g.state = 'open'
+  returning g.id
+), closed as (
+  update attempts a set outcome = 'cancelled', message = 'superseded by a rejudge', ended_at = now()
+    from ended e where a.job_id = e.id and a.lease_gen = e.lease_gen and a.outcome = 'running'
+  returning a.job_id
+)
+select e.id as job_id, e.submission_id, (select count(*) from judged) as judgings, (select count(*) from closed) as attempts
+  from ended e;
+
+-- name: InsertRejudgings :many
+-- New judgings and jobs, oldest submission first. A submission that has no
+-- verdict to keep (its judging was superseded or cancelled) gets the new
+-- judging as its current one at once: see MakeCurrent.
+with input as (
+  select unnest(@submission_ids::bigint[]) as submission_id, unnest(@package_digests::text[]) as package_digest,
+         unnest(@limits::jsonb[]) as limits, unnest(@languages::text[]) as language,
+         unnest(@submitters::text[]) as submitter, unnest(@previous::bigint[]) as previous
+), made as (
+  insert into judgings (submission_id, kind, package_digest, limits, rejudge_id, previous_judging_id, auto_apply)
+  select i.submission_id, 'rejudge', i.package_digest, i.limits, sqlc.arg(rejudge_id)::bigint, i.previous, sqlc.arg(auto_apply)::boolean
+    from input i order by i.submission_id
+  returning id, submission_id
+)
+insert into jobs (judging_id, submission_id, kind, lane, language, submitter)
+select m.id, m.submission_id, 'rejudge', 'rejudge', i.language, i.submitter
+  from made m join input i on i.submission_id = m.submission_id order by m.submission_id
+returning id, judging_id, submission_id, language;
+
+-- name: MakeCurrent :execrows
+-- Submissions without a verdict to keep.
+update submissions s set current_judging_id = j.judging_id
+  from jobs j join judgings g on g.id = j.judging_id
+ where j.submission_id = s.id and s.id = any(@submission_ids::bigint[]) and g.rejudge_id = sqlc.arg(rejudge_id)::bigint;
+
+-- name: SetRejudgeTotal :exec
+update rejudges set total = @total, skipped = @skipped where id = @id;
+
+-- name: FinishRejudges :many
+-- After results: rejudges of which nothing is open any more. The condition on
+-- the state makes this happen once, whoever asks and however often.
+update rejudges r
+   set state = case when r.auto_apply then 'applied' else 'ready' end, finished_at = now(),
+       decided_at = case when r.auto_apply then now() end
+ where r.state = 'running'
+   and not exists (select 1 from judgings g where g.rejudge_id = r.id and g.state = 'open')
+returning r.id, r.state, r.total;
+
+-- name: RejudgeByID :one
+select r.*, (select count(*) from judgings g where g.rejudge_id = r.id and g.state <> 'open') as done,
+       (select count(*) from judgings g join judgings o on o.id = g.previous_judging_id
+         where g.rejudge_id = r.id and g.state = 'done' and (o.verdict is distinct from g.verdict)) as changed,
+       (select count(*) from judgings g where g.rejudge_id = r.id and g.state = 'system_error') as failed
+  from rejudges r where r.id = $1;
+
+-- name: ListRejudges :many
+select r.*, (select count(*) from judgings g where g.rejudge_id = r.id and g.state <> 'open') as done,
+       (select count(*) from judgings g join judgings o on o.id = g.previous_judging_id
+         where g.rejudge_id = r.id and g.state = 'done' and (o.verdict is distinct from g.verdict)) as changed,
+       (select count(*) from judgings g where g.rejudge_id = r.id and g.state = 'system_error') as failed
+  from rejudges r where r.id < sqlc.arg(before)::bigint order by r.id desc limit sqlc.arg(page)::int;
+
+-- name: RejudgeChanges :many
+-- Old beside new, of every submission in a rejudge, or of those that differ.
+select g.submission_id, p.name as problem, s.submitter, s.language,
+       o.state as old_state, coalesce(o.verdict, '') as old_verdict, o.cpu_us as old_cpu_us,
+       g.state as new_state, coalesce(g.verdict, '') as new_verdict, g.cpu_us as new_cpu_us,
+       (s.current_judging_id = g.id)::boolean as applied
+  from judgings g
+  join submissions s on s.id = g.submission_id
+  join problems p on p.id = s.problem_id
+  join judgings o on o.id = g.previous_judging_id
+ where g.rejudge_id = sqlc.arg(rejudge_id)::bigint and g.submission_id > sqlc.arg(after)::bigint
+   and (not @only_changed::boolean or (g.state = 'done' and o.verdict is distinct from g.verdict))
+ order by g.submission_id limit sqlc.arg(page)::int;
+
+-- name: LockRejudge :one
+select * from rejudges where id = $1 for update;
+
+-- name: ApplyRejudge :many
+-- Makes final judgings of a rejudge current; all of them, or those named. A
+-- judging that ended in system_error never replaces a verdict, and one whose
+-- submission has meanwhile got another current judging is left alone.
+update submissions s set current_judging_id = g.id
+  from judgings g
+ where g.rejudge_id = sqlc.arg(rejudge_id)::bigint and g.submission_id = s.id and g.state = 'done'
+   and s.current_judging_id = g.previous_judging_id
+   and (cardinality(@submission_ids::bigint[]) = 0 or s.id = any(@submission_ids::bigint[]))
+returning s.id;
+
+-- name: DecideRejudge :execrows
+update rejudges set state = @state, decided_at = now() where id = @id and state = @from_state;
+
+-- name: CancelRejudgeJobs :many
+-- Cancels what is still open in a rejudge, each row once.
+with locked as (
+  select j.id from jobs j join judgings g on g.id = j.judging_id
+   where g.rejudge_id = sqlc.arg(rejudge_id)::bigint order by j.id for update of j
+), ended as (
+  delete from jobs j using locked k where j.id = k.id
+  returning j.id, j.lease_gen, j.judging_id, j.submission_id
+), judged as (
+  update judgings g set state = 'cancelled', finished_at = now()
+    from ended e where g.id = e.judging_id and g.state = 'open'
+  returning g.id
+), closed as (
+  update attempts a set outcome = 'cancelled', message = 'the rejudge was cancelled', ended_at = now()
+    from ended e where a.job_id = e.id and a.lease_gen = e.lease_gen and a.outcome = 'running'
+  returning a.job_id
+)
+select e.id as job_id, e.submission_id, (select count(*) from judged) as judgings, (select count(*) from closed) as attempts
+  from ended e;
+
+-- name: CancelRejudge :execrows
+update rejudges set state = 'cancelled', finished_at = coalesce(finished_at, now()) where id = @id and state = 'running';
+
+-- name: JudgingsOfSubmission :many
+select g.id, g.kind, g.state, coalesce(g.verdict, '') as verdict, g.package_digest, g.rejudge_id, g.created_at, g.finished_at,
+       coalesce(w.name, '') as worker
+  from judgings g left join workers w on w.id = g.worker_id where g.submission_id = $1 order by g.id;
+
+-- name: SolvesOf :many
+-- API: what a user has solved, oldest first; served by submissions_by_submitter.
+select problem, points, submission_id, solved_at from solves where submitter = @submitter order by submission_id;
