@@ -61,9 +61,11 @@ func realProvider(t testing.TB) sandbox.Provider {
 	return boxes.provider
 }
 
+var builtinOnce = sync.OnceValues(language.Builtin)
+
 func builtin(t testing.TB) *language.Registry {
 	t.Helper()
-	r, err := language.Builtin()
+	r, err := builtinOnce()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -54,14 +54,9 @@ func (v *evaluation) runTests(ctx context.Context) error {
 	r.changed = sync.NewCond(&r.mu)
 	from := v.e.clock.Now()
 	r.progress()
-	if len(tests) > 1 {
-		v.e.cores.join(r)
-	}
-	for {
-		j, ok := r.claimOrWait()
-		if !ok {
-			break
-		}
+	j, ok := r.claimOrWait() // the first test is for the own core
+	v.e.cores.join(r)
+	for ; ok; j, ok = r.claimOrWait() {
 		r.do(j, v.core)
 	}
 	v.e.cores.leave(r)
