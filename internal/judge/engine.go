@@ -1,6 +1,7 @@
 package judge
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,8 +30,15 @@ type Config struct {
 	// It is made if missing, belongs to one engine at a time, and what an
 	// earlier one left in it is removed.
 	ScratchDir string
-	Logger     *slog.Logger // nil drops everything
-	Clock      clock.Clock  // nil is the system's
+	// CompileCacheBytes bounds the programs kept so that a source is compiled
+	// once; 0 is DefaultCompileCacheBytes, below 0 keeps none.
+	CompileCacheBytes int64
+	// NoPrecompiledHeaders compiles every source from its beginning. Else
+	// SelfTest has headers compiled in the background; they are kept in
+	// ScratchDir for the next engine.
+	NoPrecompiledHeaders bool
+	Logger               *slog.Logger // nil drops everything
+	Clock                clock.Clock  // nil is the system's
 }
 
 // Engine is the Judge. It owns cores with three boxes each; an evaluation has
@@ -56,6 +64,8 @@ type Engine struct {
 	versions versionCache
 
 	toolchains toolchainCache
+	headers    headers
+	compiled   *compileCache // nil: none
 
 	tasks  sync.WaitGroup
 	mu     sync.Mutex // guards the fields below
@@ -100,6 +110,9 @@ func New(cfg Config) (*Engine, error) {
 		e.memory.total = DefaultMemoryBudget()
 	}
 	e.makeCores()
+	if cfg.CompileCacheBytes >= 0 {
+		e.compiled = newCompileCache(s.compiled(), cmp.Or(cfg.CompileCacheBytes, DefaultCompileCacheBytes), e.log)
+	}
 	return e, nil
 }
 
@@ -127,25 +140,9 @@ func (e *Engine) Close() error {
 // begin admits one task: it returns a context that also ends with the engine,
 // a core, and what to call when the task is over.
 func (e *Engine) begin(ctx context.Context) (context.Context, *core, func(), error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	e.mu.Lock()
-	if e.closed {
-		e.mu.Unlock()
-		cancel(nil)
-		return nil, nil, nil, errClosed
-	}
-	e.serial++
-	id := e.serial
-	e.live[id] = cancel
-	e.tasks.Add(1)
-	e.mu.Unlock()
-
-	end := func() {
-		e.mu.Lock()
-		delete(e.live, id)
-		e.mu.Unlock()
-		cancel(nil)
-		e.tasks.Done()
+	ctx, end, err := e.admit(ctx)
+	if err != nil {
+		return nil, nil, nil, err
 	}
 	select {
 	case e.slots <- struct{}{}:
@@ -164,5 +161,27 @@ func (e *Engine) begin(ctx context.Context) (context.Context, *core, func(), err
 		e.cores.put(c)
 		<-e.slots
 		end()
+	}, nil
+}
+
+// admit makes Close end what the caller does, and wait until it calls end.
+func (e *Engine) admit(ctx context.Context) (_ context.Context, end func(), err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		cancel(nil)
+		return nil, nil, errClosed
+	}
+	e.serial++
+	id := e.serial
+	e.live[id] = cancel
+	e.tasks.Add(1)
+	return ctx, func() {
+		e.mu.Lock()
+		delete(e.live, id)
+		e.mu.Unlock()
+		cancel(nil)
+		e.tasks.Done()
 	}, nil
 }

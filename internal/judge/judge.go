@@ -82,8 +82,14 @@ type Compile struct {
 	Log    string // valid UTF-8, cut at a limit
 	LogCut bool
 	Fired  sandbox.Limit // which limit stopped the compiler, if one did
-	CPU    time.Duration
-	Wall   time.Duration
+	// CPU and Wall are those of the compiler's run that made the program, also
+	// when that was an earlier one; Stages has the time of this evaluation.
+	CPU  time.Duration
+	Wall time.Duration
+	// Cached says that an earlier compile of the same source was used.
+	Cached bool
+	// Precompiled says that the compiler used a header compiled ahead.
+	Precompiled bool
 }
 
 // Test is one test's outcome.

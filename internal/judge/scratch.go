@@ -15,6 +15,8 @@ import (
 //	lock        held by the engine that uses it
 //	tasks/…     one directory per task, gone with it
 //	checkers/…  built checkers, by package digest
+//	compiled/…  programs of the compile cache
+//	headers/…   compiled headers, by language; kept
 //	toolchains/…  helpers and prepared files of languages; kept
 //
 // Directories are readable for others: boxes run as another user.
@@ -46,8 +48,8 @@ func openScratch(dir string) (_ *scratch, err error) {
 	if err := s.clear(); err != nil {
 		return nil, fmt.Errorf("remove leftovers: %w", err)
 	}
-	for _, sub := range []string{s.tasks(), s.checkers()} {
-		if err := makeDir(sub); err != nil {
+	for _, sub := range []string{s.tasks(), s.checkers(), s.compiled(), s.headers()} {
+		if err := makeDir(sub); err != nil && !errors.Is(err, fs.ErrExist) {
 			return nil, fmt.Errorf("make scratch directory: %w", err)
 		}
 	}
@@ -56,6 +58,8 @@ func openScratch(dir string) (_ *scratch, err error) {
 
 func (s *scratch) tasks() string    { return filepath.Join(s.dir, "tasks") }
 func (s *scratch) checkers() string { return filepath.Join(s.dir, "checkers") }
+func (s *scratch) compiled() string { return filepath.Join(s.dir, "compiled") }
+func (s *scratch) headers() string  { return filepath.Join(s.dir, "headers") }
 
 // toolchain is the directory of what a language needs beside its compiler. It
 // outlives the engine.
@@ -68,7 +72,7 @@ func (s *scratch) toolchain(languageID string) (string, error) {
 }
 
 func (s *scratch) clear() error {
-	return errors.Join(os.RemoveAll(s.tasks()), os.RemoveAll(s.checkers()))
+	return errors.Join(os.RemoveAll(s.tasks()), os.RemoveAll(s.checkers()), os.RemoveAll(s.compiled()))
 }
 
 func (s *scratch) close() error { return errors.Join(s.clear(), s.lock.Close()) }

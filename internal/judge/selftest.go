@@ -39,7 +39,11 @@ type Offer struct {
 // per language, in the registry's order; only those that are OK may be
 // offered. Its error is the cause of ctx's end, or errors of the engine itself.
 func (e *Engine) SelfTest(ctx context.Context) ([]Offer, error) {
-	all := e.cfg.Languages.All()
+	return e.SelfTestOf(ctx, e.cfg.Languages.All())
+}
+
+// SelfTestOf is SelfTest of these languages alone.
+func (e *Engine) SelfTestOf(ctx context.Context, all []*language.Language) ([]Offer, error) {
 	offers := make([]Offer, len(all))
 	errs := make([]error, len(all))
 	var wg sync.WaitGroup
@@ -47,6 +51,7 @@ func (e *Engine) SelfTest(ctx context.Context) ([]Offer, error) {
 		wg.Go(func() { offers[i], errs[i] = e.selfTest(ctx, lang) })
 	}
 	wg.Wait()
+	e.prepareInBackground(ctx, withHeader(all, offers))
 	return offers, errors.Join(errs...)
 }
 

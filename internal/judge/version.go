@@ -39,10 +39,22 @@ func (e *Engine) version(ctx context.Context, box *lazyBox, lang *language.Langu
 	if v, ok := e.versions.get(lang.ID); ok {
 		return v, nil
 	}
+	text, err := e.ask(ctx, box, lang, mounts, lang.Version.Argv)
+	if err != nil {
+		return "", err
+	}
+	line, _, _ := strings.Cut(text, "\n")
+	e.versions.put(lang.ID, line)
+	return line, nil
+}
+
+// ask runs one of a toolchain's programs and returns what it prints about
+// itself, which is at least a word.
+func (e *Engine) ask(ctx context.Context, box *lazyBox, lang *language.Language, mounts []sandbox.Mount, argv []string) (string, error) {
 	const maxBytes = 4 << 10
 	var out syncBuffer
 	spec := &sandbox.Spec{
-		Argv:   lang.Version.Argv,
+		Argv:   argv,
 		Env:    lang.CompileEnv(),
 		Mounts: mounts,
 		Stdout: &out,
@@ -63,11 +75,11 @@ func (e *Engine) version(ctx context.Context, box *lazyBox, lang *language.Langu
 		return "", asFault(ctx, err, "ask for the version of "+lang.ID)
 	}
 	text, _ := out.text()
-	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
-	if res.Fired != sandbox.LimitNone || res.Signal != 0 || res.ExitCode != 0 || line == "" {
+	text = strings.TrimSpace(text)
+	if res.Fired != sandbox.LimitNone || res.Signal != 0 || res.ExitCode != 0 || text == "" {
+		line, _, _ := strings.Cut(text, "\n")
 		return "", faultf(BlameToolchain, nil, "%s: %s does not tell its version (exit code %d, signal %d, limit %q): %.200s",
 			lang.ID, strings.Join(spec.Argv, " "), res.ExitCode, res.Signal, res.Fired, line)
 	}
-	e.versions.put(lang.ID, line)
-	return line, nil
+	return text, nil
 }
