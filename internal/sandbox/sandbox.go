@@ -44,7 +44,9 @@ const (
 )
 
 // Mount shows one host file or directory inside the box. Mounts are always
-// read-only, nosuid and nodev; what a program writes goes to WorkDir.
+// read-only, nosuid and nodev; what a program writes goes to WorkDir. The
+// program is nobody on the host, so the file or directory must be readable for
+// everybody (os.MkdirTemp makes directories that are not).
 type Mount struct {
 	Host string // absolute host path of an existing file or directory
 	Box  string // absolute path inside the box, below ProgramDir, SourceDir or DataDir; or Host, below /etc, /opt or /var/lib
@@ -57,7 +59,7 @@ type Mount struct {
 type CopyOut struct {
 	Path     string // relative to WorkDir, no ".." elements
 	MaxBytes int64  // a larger file is reported as FileTooLarge, not cut
-	Optional bool   // when false, a missing file is reported as FileMissing
+	Optional bool   // a missing file is not in Result.Files, instead of FileMissing
 }
 
 // FileState says what became of one CopyOut.
@@ -153,10 +155,13 @@ type Result struct {
 // visible to the next one.
 type Box interface {
 	// Run returns a Result for everything the program did. It returns a
-	// *Fault when the machine could not run or observe it, and the context's
-	// cause when ctx ended first; in both cases the processes are gone.
+	// *Fault when the machine could not run or observe it, the context's cause
+	// when ctx ended first (in both cases the processes are gone), and another
+	// error, at once, when the spec itself is at fault. The spec's writers are
+	// called from Run, one at a time.
 	Run(ctx context.Context, spec *Spec) (Result, error)
-	// Close kills what runs and releases everything the box holds.
+	// Close kills what runs and releases everything the box holds. It may be
+	// called during Run from another goroutine, not from a writer of the run.
 	Close() error
 }
 

@@ -281,6 +281,24 @@ func TestLostInitIsAFaultAndTheNextRunWorks(t *testing.T) {
 	}
 }
 
+func TestMachineOutOfMemoryIsAFaultAndNotTheProgramsEnd(t *testing.T) {
+	p := open(t, Config{noProof: true})
+	defer p.Close()
+	b, err := p.Open(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	// All boxes together get less than this run may have.
+	file := map[int]string{1: "memory.limit_in_bytes", 2: "memory.max"}[p.cgroups.layout[ctlMemory].version]
+	if err := writeFile(filepath.Join(p.cgroups.treeAt(p.cgroups.layout[ctlMemory]).dir, file), strconv.Itoa(24<<20)); err != nil {
+		t.Fatal(err)
+	}
+	_, err = b.Run(t.Context(), shell("x=xxxxxxxxxxxxxxxx; while :; do x=$x$x; done"))
+	if fault, ok := errors.AsType[*sandbox.Fault](err); !ok || fault.Op != "memory" {
+		t.Errorf("error %v, want a fault of memory", err)
+	}
+}
+
 type writerFunc func([]byte) (int, error)
 
 func (f writerFunc) Write(b []byte) (int, error) { return f(b) }

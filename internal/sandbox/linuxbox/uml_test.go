@@ -16,7 +16,7 @@ import (
 	"github.com/gavel-oj/gavel/internal/testkit"
 )
 
-// umlInit is the first process of the virtual machine. The kernel passes no
+// umlInit is the first process of the virtual vm. The kernel passes no
 // exit status on, so the script prints one.
 //
 // The worker's cgroup is a unit's, as under systemd: not the root of the
@@ -31,24 +31,54 @@ mkdir /run/cases
 cp %[1]s/box.test %[1]s/hostile /run/cases/
 chmod -R a+rX /run/cases
 mount -t tmpfs tmpfs /tmp
-mount -t cgroup2 -o nsdelegate cgroup2 /sys/fs/cgroup
-echo "+memory +pids" >/sys/fs/cgroup/cgroup.subtree_control
+%[3]s
 mkdir -p /sys/fs/cgroup/gavel.service
 echo $$ >/sys/fs/cgroup/gavel.service/cgroup.procs
 cd /run/cases
 HOME=/tmp ./box.test -test.v -test.run '%[2]s' -test.timeout 10m -boxtest.programs=/run/cases
-echo "UML-RESULT exit=$? left=$(find /sys/fs/cgroup -name 'gavel-boxes*' | wc -l)"
+echo "UML-RESULT exit=$? left=$(find /sys/fs/cgroup /run/v1 -name 'gavel-*' 2>/dev/null | wc -l)"
 echo o >/proc/sysrq-trigger
 sleep 60
 `
 
-// umlCases are the tests to run in there: the conformance suite, and those of
-// this package that depend on the kind of cgroup.
-const umlCases = "^(TestConformance|TestStale.*|TestKilledWorker.*|TestNothingIsLeft.*)$"
+// umlMachine is one arrangement of cgroups to run tests on.
+type umlMachine struct {
+	mounts    string // part of the init script
+	cases     string // -test.run
+	layout    string // what the provider must report
+	minPassed int
+}
 
 // TestOnCgroupV2UnderUML runs the suite on a real cgroup v2 hierarchy, in a
-// user-mode kernel: an ordinary process, whatever the host's cgroups are.
+// user-mode kernel: an ordinary process, whatever the host's cgroups are. The
+// unit's own cgroup must look afterwards as before, so no leaf may be left.
 func TestOnCgroupV2UnderUML(t *testing.T) {
+	umlMachine{
+		mounts: `mount -t cgroup2 -o nsdelegate cgroup2 /sys/fs/cgroup
+echo "+memory +pids" >/sys/fs/cgroup/cgroup.subtree_control`,
+		// The conformance suite, and the tests of this package that depend on
+		// the kind of cgroup.
+		cases:  "^(TestConformance|TestStale.*|TestKilledWorker.*|TestNothingIsLeft.*|TestMachineOut.*)$",
+		layout: "v2", minPassed: 170,
+	}.test(t)
+}
+
+// TestOnHybridCgroupsUnderUML has memory on version 2 and the rest on version
+// 1, as some distributions do.
+func TestOnHybridCgroupsUnderUML(t *testing.T) {
+	umlMachine{
+		mounts: `mkdir -p /run/v1/pids /run/v1/cpuacct
+mount -t cgroup -o pids pids /run/v1/pids
+mount -t cgroup -o cpuacct cpuacct /run/v1/cpuacct
+mount -t cgroup2 -o nsdelegate cgroup2 /sys/fs/cgroup
+echo "+memory" >/sys/fs/cgroup/cgroup.subtree_control`,
+		cases:  "^(TestConformance|TestNothingIsLeft.*)$/^(time|memory|processes)$/(cpu_loop|threads|too_much|innocent|fork_bomb|daemon|a_child)",
+		layout: "hybrid", minPassed: 10,
+	}.test(t)
+}
+
+func (m umlMachine) test(t *testing.T) {
+	t.Helper()
 	if testing.Short() {
 		t.Skip("boots a virtual machine")
 	}
@@ -69,28 +99,28 @@ func TestOnCgroupV2UnderUML(t *testing.T) {
 		t.Fatal(err)
 	}
 	script := filepath.Join(dir, "init.sh")
-	if err := os.WriteFile(script, fmt.Appendf(nil, umlInit, dir, umlCases), 0o755); err != nil {
+	if err := os.WriteFile(script, fmt.Appendf(nil, umlInit, dir, m.cases, m.mounts), 0o755); err != nil {
 		t.Fatal(err)
 	}
 
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
-	machine := exec.CommandContext(ctx, kernel, "quiet", "mem=640M", "root=/dev/root", "rootfstype=hostfs", "rootflags=/",
+	vm := exec.CommandContext(ctx, kernel, "quiet", "mem=640M", "root=/dev/root", "rootfstype=hostfs", "rootflags=/",
 		"ro", "init="+script, "con0=fd:0,fd:1", "con=null", "umid=gavel-"+filepath.Base(dir))
-	machine.Dir = dir
-	machine.Env = append(os.Environ(), "HOME="+dir, "TMPDIR=/dev/shm")
+	vm.Dir = dir
+	vm.Env = append(os.Environ(), "HOME="+dir, "TMPDIR=/dev/shm")
 	var console bytes.Buffer
-	machine.Stdout, machine.Stderr = &console, &console
-	err = machine.Run()
+	vm.Stdout, vm.Stderr = &console, &console
+	err = vm.Run()
 	text := strings.ReplaceAll(console.String(), "\r", "")
 
 	result := regexp.MustCompile(`(?m)^UML-RESULT exit=(\d+) left=(\d+)$`).FindStringSubmatch(text)
 	passed := len(regexp.MustCompile(`(?m)^\s*--- PASS`).FindAllString(text, -1))
 	skipped := len(regexp.MustCompile(`(?m)^\s*--- SKIP`).FindAllString(text, -1))
-	if result == nil || result[1] != "0" || result[2] != "0" || passed < 100 || !strings.Contains(text, "Layout:v2") {
+	if result == nil || result[1] != "0" || result[2] != "0" || passed < m.minPassed || !strings.Contains(text, "Layout:"+m.layout+" ") {
 		t.Fatalf("machine ended with %v, result %q, %d passed\n%s", err, result, passed, tail(text, 40000))
 	}
-	t.Logf("cgroup v2: %d passed, %d skipped", passed, skipped)
+	t.Logf("cgroups %s: %d passed, %d skipped", m.layout, passed, skipped)
 }
 
 func tail(s string, n int) string { return s[max(0, len(s)-n):] }
