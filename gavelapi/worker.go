@@ -197,6 +197,16 @@ type TestResult struct {
 	ExitCode    int    `json:"exit_code"`
 	Signal      int    `json:"signal,omitempty"`
 	Message     string `json:"message,omitempty" doc:"what the checker said, for the jury"`
+	// Attempts are all runs of the test, in their order, when its time was
+	// near the limit and it was run again. The fields above are those of the
+	// run that counts.
+	Attempts []TestAttempt `json:"attempts,omitempty" doc:"every run of the test, when it was run more than once because its time was near the limit or the machine was busy"`
+}
+
+// TestAttempt is what one of several runs of a test took.
+type TestAttempt struct {
+	CPUUS  int64 `json:"cpu_us"`
+	WallUS int64 `json:"wall_us"`
 }
 
 // Provenance says who judged and with what.

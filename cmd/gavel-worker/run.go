@@ -8,12 +8,11 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"strconv"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/lmittmann/tint"
-	"golang.org/x/sys/unix"
 
 	"github.com/gavel-oj/gavel/gavelapi"
 	"github.com/gavel-oj/gavel/internal/apperr"
@@ -79,8 +78,12 @@ func (s *settings) judge(ctx context.Context, w world, state *worker.State, log 
 	if err != nil {
 		return err
 	}
+	cpus, err := usableCPUs(s.slots)
+	if err != nil {
+		return err
+	}
 	engine, err := judge.New(judge.Config{
-		Provider: provider, Slots: s.slots, Languages: languages, ScratchDir: filepath.Join(s.scratchDir, "judge"), Logger: log,
+		Provider: provider, Slots: s.slots, CPUs: cpus, MemoryBudget: judge.DefaultMemoryBudget(), Languages: languages, ScratchDir: filepath.Join(s.scratchDir, "judge"), Logger: log,
 	})
 	if err != nil {
 		return err
@@ -132,6 +135,23 @@ func (s *settings) judge(ctx context.Context, w world, state *worker.State, log 
 	return agent.RunSignalled(ctx, signals, w.exit)
 }
 
+// usableCPUs are those to pin boxes to. A container may have many CPUs and the
+// right to fill only some of them, which is what the runtime goes by.
+func usableCPUs(slots int) ([]sandbox.CPU, error) {
+	cpus, err := linuxbox.CPUs()
+	return cpus[:min(len(cpus), max(runtime.GOMAXPROCS(0), slots))], err
+}
+
+// defaultSlots is the number of physical cores: programs on two threads of one
+// core slow each other down.
+func defaultSlots() int {
+	cpus, err := usableCPUs(1)
+	if err != nil {
+		return runtime.GOMAXPROCS(0)
+	}
+	return max(1, len(slices.DeleteFunc(cpus, func(c sandbox.CPU) bool { return c.Sibling })))
+}
+
 // offered are the languages that passed their self-test. A machine without
 // any is no worker.
 func offered(results []judge.Offer, log *slog.Logger) ([]gavelapi.LanguageOffer, error) {
@@ -157,29 +177,9 @@ func offered(results []judge.Offer, log *slog.Logger) ([]gavelapi.LanguageOffer,
 
 func capabilities(info sandbox.Info, offers []gavelapi.LanguageOffer) gavelapi.Capabilities {
 	return gavelapi.Capabilities{
-		Languages: offers, MemoryBytes: memoryBudget(), Cores: runtime.GOMAXPROCS(0), Arch: runtime.GOARCH,
+		Languages: offers, MemoryBytes: judge.DefaultMemoryBudget(), Cores: runtime.GOMAXPROCS(0), Arch: runtime.GOARCH,
 		Build: buildinfo.Version, Kernel: info.Kernel, MemoryMeter: info.MemoryMeter, Sandbox: info.Layout, Weaker: info.Weaker,
 	}
-}
-
-// memoryBudget is what judgings may use together: three quarters of the
-// machine, or of the container that this is.
-func memoryBudget() int64 {
-	var si unix.Sysinfo_t
-	if unix.Sysinfo(&si) != nil {
-		return 0
-	}
-	total := int64(si.Totalram) * int64(si.Unit)
-	for _, name := range []string{"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"} {
-		b, err := os.ReadFile(name)
-		if err != nil {
-			continue
-		}
-		if n, err := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64); err == nil && n > 0 {
-			total = min(total, n)
-		}
-	}
-	return total / 4 * 3
 }
 
 func logHandler(w world, form string) slog.Handler {

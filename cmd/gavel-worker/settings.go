@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -141,7 +140,7 @@ func (s *settings) fill(get func(string) (string, string), systemdDir string) er
 	if s.scratchDir, err = filepath.Abs(text("scratch_dir", filepath.Join(s.stateDir, "scratch"))); err != nil {
 		return err
 	}
-	s.slots = runtime.GOMAXPROCS(0)
+	s.slots = defaultSlots()
 	if v, origin := get("slots"); v != "" {
 		if s.slots, err = strconv.Atoi(v); err != nil || s.slots < 1 || s.slots > 1024 {
 			return usage("give the number of judgings at once, 1 to 1024; the number of cores is a good one", "%s is not a number of slots", origin)

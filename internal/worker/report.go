@@ -37,6 +37,9 @@ func (w *Worker) wireReport(l gavelapi.Lease, r *judge.Report, stages map[string
 			MemoryBytes: t.MemoryBytes, OutputBytes: t.OutputBytes,
 			ExitCode: t.ExitCode, Signal: t.Signal, Message: t.Message,
 		}
+		for _, a := range t.Attempts {
+			row.Attempts = append(row.Attempts, gavelapi.TestAttempt{CPUUS: a.CPU.Microseconds(), WallUS: a.Wall.Microseconds()})
+		}
 		out.Tests = append(out.Tests, row)
 		out.CPUUS = max(out.CPUUS, row.CPUUS)
 		out.WallUS = max(out.WallUS, row.WallUS)
