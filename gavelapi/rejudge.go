@@ -116,3 +116,8 @@ type Solve struct {
 	SubmissionID int64     `json:"submission_id"`
 	SolvedAt     time.Time `json:"solved_at" doc:"when it was submitted"`
 }
+
+// RejudgeReason is the body of POST /v1/submissions/{id}/rejudge.
+type RejudgeReason struct {
+	Reason string `json:"reason" minLength:"1" maxLength:"500" doc:"why, for everybody who looks at it later"`
+}

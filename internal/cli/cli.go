@@ -32,6 +32,8 @@ type Commands struct {
 
 	Submit     SubmitCmd     `cmd:"" help:"Hand in a source file."`
 	Submission SubmissionCmd `cmd:"" help:"Look at submissions, watch or cancel one."`
+	Rejudge    RejudgeCmd    `cmd:"" help:"Judge submissions again, see what would change, apply it."`
+	Account    AccountCmd    `cmd:"" help:"Look at what a user has solved."`
 	Problem    ProblemCmd    `cmd:"" help:"Publish problem packages and look at them."`
 	Worker     WorkerCmd     `cmd:"" help:"Look at workers and invite new ones."`
 	Language   LanguageCmd   `cmd:"" help:"List languages and who offers them."`

@@ -17,6 +17,8 @@ type SubmissionCmd struct {
 	Show   SubmissionShowCmd   `cmd:"" help:"Show one with its tests."`
 	Watch  SubmissionWatchCmd  `cmd:"" help:"Wait for the verdict of one."`
 	Cancel SubmissionCancelCmd `cmd:"" help:"Cancel one that is not judged yet."`
+
+	Rejudge SubmissionRejudgeCmd `cmd:"" help:"Judge one again; the new verdict replaces the old one when it is there."`
 }
 
 // SubmissionListCmd is `gavel submission list`.

@@ -43,6 +43,16 @@ var everyRoute = []struct {
 	{"get-submission", call{method: "GET", path: "/v1/submissions/1?wait=25s", token: apitest.SiteToken}, 200, `"state":"judging"`},
 	{"list-submissions", call{method: "GET", path: "/v1/submissions?problem=aplusb&limit=200", token: apitest.AdminToken}, 200, `"submissions":[{"id":1`},
 	{"cancel-submission", call{method: "POST", path: "/v1/submissions/1/cancel", token: apitest.SiteToken}, 200, `"state":"cancelled"`},
+	{"start-rejudge", call{method: "POST", path: "/v1/rejudges", token: apitest.AdminToken, body: `{"filter":{"problem":"aplusb"},"reason":"weak tests"}`}, 201, `"state":"running"`},
+	{"rejudge-submission", call{method: "POST", path: "/v1/submissions/1/rejudge", token: apitest.AdminToken, body: `{"reason":"odd"}`}, 200, `"apply":"at_once"`},
+	{"list-rejudges", call{method: "GET", path: "/v1/rejudges?limit=1", token: apitest.SiteToken}, 200, `"next":"at-1"`},
+	{"cancel-rejudge", call{method: "POST", path: "/v1/rejudges/2/cancel", token: apitest.AdminToken}, 200, `"state":"cancelled"`},
+	{"get-rejudge", call{method: "GET", path: "/v1/rejudges/1", token: apitest.SiteToken}, 200, `"done":1`},
+	{"get-rejudge", call{method: "GET", path: "/v1/rejudges/1", token: apitest.SiteToken}, 200, `"state":"ready"`},
+	{"list-rejudge-changes", call{method: "GET", path: "/v1/rejudges/1/changes?only_changed=true", token: apitest.SiteToken}, 200, `"old_verdict":"AC","new_verdict":"WA"`},
+	{"apply-rejudge", call{method: "POST", path: "/v1/rejudges/1/apply", token: apitest.AdminToken, body: `{}`}, 200, `"state":"applied"`},
+	{"discard-rejudge", call{method: "POST", path: "/v1/rejudges/1/discard", token: apitest.AdminToken}, 409, `is applied`},
+	{"get-account", call{method: "GET", path: "/v1/accounts/ann", token: apitest.SiteToken}, 200, `"points":1`},
 	{"import-problem", call{method: "POST", path: "/v1/problems?name=new", token: apitest.AdminToken, body: "PK\x03\x04zip", header: map[string]string{"Content-Type": "application/zip"}}, 200, `"name":"new"`},
 	{"list-problems", call{method: "GET", path: "/v1/problems?limit=1", token: apitest.SiteToken}, 200, `"next":"at-1"`},
 	{"get-problem", call{method: "GET", path: "/v1/problems/aplusb", token: apitest.SiteToken}, 200, `"title":"A + B"`},
@@ -105,7 +115,7 @@ func TestRoutesRefuseTokensOfOtherKinds(t *testing.T) {
 	doc := r.document()
 	for _, c := range everyRoute {
 		path, _, _ := strings.Cut(c.call.path, "?")
-		path = strings.NewReplacer(apitest.Digest, "{digest}", "/1", "/{id}", "aplusb", "{name}").Replace(path)
+		path = strings.NewReplacer(apitest.Digest, "{digest}", "/1", "/{id}", "/2/", "/{id}/", "/ann", "/{user}", "aplusb", "{name}").Replace(path)
 		op, ok := doc.Paths[path][strings.ToLower(c.call.method)]
 		if !ok {
 			t.Fatalf("no %s %s in the document", c.call.method, path)

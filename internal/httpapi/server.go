@@ -90,6 +90,7 @@ func newServer(cfg Config) *server {
 	s.api = humago.New(s.mux, humaConfig())
 	s.workerRoutes()
 	s.submissionRoutes()
+	s.rejudgeRoutes()
 	s.problemRoutes()
 	s.fleetRoutes()
 	s.plainRoutes()

@@ -51,6 +51,24 @@ type Service interface {
 	// CancelSubmission cancels what is not final; apperr.Conflict otherwise.
 	CancelSubmission(ctx context.Context, p auth.Principal, id int64) (gavelapi.Submission, error)
 
+	// StartRejudge plans a rejudge and returns at once; apperr.Conflict when
+	// everything selected is in another one already.
+	StartRejudge(ctx context.Context, p auth.Principal, n gavelapi.NewRejudge) (gavelapi.Rejudge, error)
+	// RejudgeSubmission rejudges one and applies the verdict by itself;
+	// repeating it while it runs gives the same rejudge.
+	RejudgeSubmission(ctx context.Context, p auth.Principal, id int64, reason string) (gavelapi.Rejudge, error)
+	Rejudge(ctx context.Context, id int64) (gavelapi.Rejudge, error)
+	Rejudges(ctx context.Context, cursor string, limit int) (gavelapi.RejudgeList, error)
+	RejudgeChanges(ctx context.Context, id int64, onlyChanged bool, cursor string, limit int) (gavelapi.RejudgeChangeList, error)
+	// ApplyRejudge makes new verdicts current, those of the named submissions
+	// or all; DiscardRejudge keeps the old ones; CancelRejudge stops one that
+	// runs. All may be repeated; a state that forbids them is apperr.Conflict.
+	ApplyRejudge(ctx context.Context, p auth.Principal, id int64, submissions []int64) (gavelapi.Rejudge, error)
+	DiscardRejudge(ctx context.Context, p auth.Principal, id int64) (gavelapi.Rejudge, error)
+	CancelRejudge(ctx context.Context, p auth.Principal, id int64) (gavelapi.Rejudge, error)
+	// Account says what a user has solved.
+	Account(ctx context.Context, user string) (gavelapi.Account, error)
+
 	// ImportProblem publishes a package. The upload is an unlinked temporary
 	// file of size bytes at an arbitrary offset; the API closes it afterwards.
 	ImportProblem(ctx context.Context, p auth.Principal, name string, upload *os.File, size int64) (gavelapi.ProblemInfo, error)

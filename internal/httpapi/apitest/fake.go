@@ -63,6 +63,7 @@ type Fake struct {
 	outcome  map[int64]string // verdict to come
 	keys     map[string]keyed
 	problems []gavelapi.ProblemInfo
+	rejudges []gavelapi.Rejudge
 	released bool
 	recorded bool
 }
