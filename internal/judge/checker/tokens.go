@@ -49,17 +49,8 @@ func (t *Tokens) Compare(ctx context.Context, answer, output io.Reader) (Result,
 		want: newStream("answer", answer, t.window),
 		got:  newStream("output", output, t.window),
 	}
-	for {
-		if err := skipSame(ctx, c.want, c.got); err != nil {
-			return Result{}, err
-		}
-		if done, err := c.blank(); done || err != nil {
-			return c.result, err
-		}
-		if done, err := c.token(); done || err != nil {
-			return c.result, err
-		}
-	}
+	err := c.run()
+	return c.result, err
 }
 
 type comparison struct {
@@ -67,6 +58,20 @@ type comparison struct {
 	ctx       context.Context //nolint:containedctx // lives as long as one call of Compare
 	want, got *stream
 	result    Result
+}
+
+func (c *comparison) run() error {
+	for {
+		if err := skipSame(c.ctx, c.want, c.got); err != nil {
+			return err
+		}
+		if done, err := c.blank(); done || err != nil {
+			return err
+		}
+		if done, err := c.token(); done || err != nil {
+			return err
+		}
+	}
 }
 
 func (c *comparison) wrong(format string, args ...any) {
