@@ -44,7 +44,7 @@ type Task struct {
 	// Wrong, when set, gets the output of each test that is WA, open at its
 	// start and only until it returns. It is called for several tests at once,
 	// and also for some that are then skipped because an earlier one failed.
-	Wrong func(test int, output io.Reader)
+	Wrong func(test int, output io.ReadSeeker)
 }
 
 // Phase is a stage of an evaluation.

@@ -153,7 +153,7 @@ func TestWrongOutputIsHandedOver(t *testing.T) {
 	task := newTask(newPackage(t, "1", "1", "2", "3", "4", "4"), "c", "")
 	task.Stop = judge.StopAll
 	var seen []string
-	task.Wrong = func(test int, output io.Reader) {
+	task.Wrong = func(test int, output io.ReadSeeker) {
 		text, err := io.ReadAll(output)
 		if err != nil {
 			t.Error(err)
