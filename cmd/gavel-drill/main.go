@@ -1,0 +1,294 @@
+// Command gavel-drill makes abnormal situations happen to real processes and a
+// real PostgreSQL on this machine, and shows that nothing is lost. It brings
+// everything with it and touches no other gavel.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"text/tabwriter"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/gavel-oj/gavel/internal/clock"
+	"github.com/gavel-oj/gavel/internal/drill"
+)
+
+// Exit codes, as in docs/reference/exit-codes.md.
+const (
+	exitOK          = 0
+	exitFailed      = 1
+	exitUsage       = 2
+	exitNotFound    = 4
+	exitInterrupted = 130
+)
+
+func main() {
+	if code, handled := drill.Role(context.Background(), os.Args[1:], os.Stdin, os.Stderr); handled {
+		os.Exit(code)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := execute(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
+}
+
+type grammar struct {
+	List listCmd `cmd:"" help:"List the scenarios."`
+	Run  runCmd  `cmd:"" help:"Run scenarios, and show what happened."`
+}
+
+// world is what a command has of the outside.
+type world struct {
+	ctx      context.Context
+	out, err io.Writer
+}
+
+// failure is an error with its exit code and a hint.
+type failure struct {
+	code          int
+	message, hint string
+}
+
+func (f *failure) Error() string { return f.message }
+
+// exited unwinds kong when it wants to end the program after --help.
+type exited int
+
+func execute(ctx context.Context, args []string, out, errOut io.Writer) (code int) {
+	var g grammar
+	parser, err := kong.New(&g,
+		kong.Name("gavel-drill"),
+		kong.Description("Harm to real processes on this machine, and proof that no submission is lost by it."),
+		kong.Writers(out, errOut),
+		kong.Exit(func(code int) { panic(exited(code)) }),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}),
+		kong.Bind(world{ctx: ctx, out: out, err: errOut}),
+	)
+	if err != nil {
+		panic(err) // the grammar is wrong: a programmer's mistake that every test meets
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			c, ok := r.(exited)
+			if !ok {
+				panic(r)
+			}
+			code = int(c)
+		}
+	}()
+	if len(args) == 0 {
+		args = []string{"--help"}
+	}
+	kctx, err := parser.Parse(args)
+	if err != nil {
+		err = &failure{exitUsage, err.Error(), "gavel-drill --help shows the usage"}
+	} else {
+		err = kctx.Run()
+	}
+	if err == nil {
+		return exitOK
+	}
+	f, ok := errors.AsType[*failure](err)
+	if !ok {
+		f = &failure{code: exitFailed, message: err.Error()}
+	}
+	if f.message != "" {
+		fmt.Fprintln(errOut, "gavel-drill:", f.message)
+	}
+	if f.hint != "" {
+		fmt.Fprintln(errOut, "hint:", f.hint)
+	}
+	return f.code
+}
+
+type listCmd struct {
+	Output string `name:"output" short:"o" enum:"table,json,id" default:"table" help:"Form of the result: ${enum}."`
+}
+
+// listed is a scenario as JSON.
+type listed struct {
+	Name     string `json:"name"`
+	Number   string `json:"number"`
+	What     string `json:"what"`
+	Fires    string `json:"fires,omitempty"`
+	Sabotage string `json:"sabotage,omitempty"`
+	Missing  string `json:"missing,omitempty"`
+}
+
+// Run implements the command.
+func (c *listCmd) Run(w world) error {
+	all := drill.Sorted()
+	switch c.Output {
+	case "json":
+		rows := make([]listed, len(all))
+		for i, s := range all {
+			rows[i] = listed{s.Name, s.Number(), s.What, s.Fires, s.Sabotage, s.Missing}
+		}
+		return writeJSON(w.out, rows)
+	case "id":
+		for _, s := range all {
+			fmt.Fprintln(w.out, s.Name)
+		}
+		return nil
+	}
+	tw := tabwriter.NewWriter(w.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(tw, "NO\tSCENARIO\tWHAT IS DONE\tCOUNTER-TEST")
+	for _, s := range all {
+		counter := s.Sabotage
+		switch {
+		case s.Missing != "":
+			counter = "not yet: " + s.Missing
+		case counter == "":
+			counter = "-"
+		}
+		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\n", s.Number(), s.Name, s.What, counter)
+	}
+	return tw.Flush()
+}
+
+type runCmd struct {
+	Names    []string `arg:"" optional:"" name:"scenario" help:"Names or numbers, such as a7-leader-frozen or A7."`
+	All      bool     `help:"Every scenario."`
+	Seed     uint64   `help:"Seed of what is random; 0 picks one and says it." default:"0"`
+	Rounds   int      `help:"How much of the repetitions to do, in percent." default:"100"`
+	Sabotage bool     `help:"Switch the protections off instead: every scenario must then fail."`
+	Keep     bool     `help:"Keep the directories with the logs of all processes."`
+	BinDir   string   `name:"bin-dir" placeholder:"DIR" help:"Where gavel and gavel-worker are (default: beside this program)."`
+	Build    bool     `help:"Build gavel and gavel-worker first, from the source tree that this is run in."`
+	Output   string   `name:"output" short:"o" enum:"table,json" default:"table" help:"Form of the result: ${enum}."`
+}
+
+// Run implements the command.
+func (c *runCmd) Run(w world) error {
+	chosen, err := c.choose()
+	if err != nil {
+		return err
+	}
+	if c.Rounds < 1 || c.Rounds > 100_000 {
+		return &failure{exitUsage, "--rounds is a percentage from 1 on", "100 is the whole drill"}
+	}
+	bin, done, err := c.programs(w)
+	if err != nil {
+		return err
+	}
+	defer done()
+	self, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("find this program: %w", err)
+	}
+	seed := c.Seed
+	if seed == 0 {
+		seed = rand.Uint64N(1 << 32) // short enough to type
+	}
+	fmt.Fprintf(w.err, "seed %d\n", seed)
+	options := drill.Options{
+		Gavel: filepath.Join(bin, "gavel"), Worker: filepath.Join(bin, "gavel-worker"), Self: self,
+		Keep: c.Keep, Seed: seed, Rounds: c.Rounds, Sabotage: c.Sabotage, Clock: clock.System{},
+		Note: func(text string) { fmt.Fprintln(w.err, text) },
+	}
+	results := []drill.Result{} // not nil: JSON has an array
+	for _, s := range chosen {
+		r := drill.Run(w.ctx, s, options)
+		results = append(results, r)
+		fmt.Fprintf(w.err, "%s: %s\n", r.Name, r.Verdict)
+		if w.ctx.Err() != nil {
+			break
+		}
+	}
+	if err := c.show(w, results); err != nil {
+		return err
+	}
+	if w.ctx.Err() != nil {
+		return &failure{exitInterrupted, "interrupted; everything that was started is gone", ""}
+	}
+	for _, r := range results {
+		if (r.Verdict == drill.Failed) != c.Sabotage && (c.Sabotage || r.Verdict == drill.Failed) {
+			return &failure{code: exitFailed}
+		}
+	}
+	return nil
+}
+
+func (c *runCmd) show(w world, results []drill.Result) error {
+	switch {
+	case c.Output == "json":
+		return writeJSON(w.out, results)
+	case c.Sabotage:
+		return drill.SabotageTable(w.out, results)
+	}
+	return drill.Table(w.out, results)
+}
+
+func (c *runCmd) choose() ([]drill.Scenario, error) {
+	if c.All == (len(c.Names) > 0) {
+		return nil, &failure{exitUsage, "name scenarios, or give --all", "gavel-drill list shows them"}
+	}
+	var chosen []drill.Scenario
+	if c.All {
+		chosen = drill.Sorted()
+	}
+	for _, name := range c.Names {
+		found := drill.Find(name)
+		if len(found) == 0 {
+			return nil, &failure{exitNotFound, fmt.Sprintf("there is no scenario %q", name), "gavel-drill list shows them"}
+		}
+		chosen = append(chosen, found...)
+	}
+	if c.Sabotage {
+		chosen = slices.DeleteFunc(chosen, func(s drill.Scenario) bool { return s.Sabotage == "" })
+		if len(chosen) == 0 {
+			return nil, &failure{exitUsage, "none of these has a counter-test", "gavel-drill list shows which have one"}
+		}
+	}
+	return chosen, nil
+}
+
+// programs finds or builds the programs; done removes what was built.
+func (c *runCmd) programs(w world) (dir string, done func(), err error) {
+	done = func() {}
+	if c.Build {
+		if dir, err = os.MkdirTemp("", "gavel-drill-bin-"); err != nil {
+			return "", done, err
+		}
+		done = func() { _ = os.RemoveAll(dir) } // the system's temporary directory is cleaned anyway
+		cmd := exec.CommandContext(w.ctx, "go", "build", "-o", dir+"/", "github.com/gavel-oj/gavel/cmd/gavel", "github.com/gavel-oj/gavel/cmd/gavel-worker")
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			done()
+			return "", func() {}, fmt.Errorf("build: %w\n%s", err, strings.TrimSpace(string(out)))
+		}
+		return dir, done, os.Chmod(dir, 0o755)
+	}
+	if dir = c.BinDir; dir == "" {
+		self, err := os.Executable()
+		if err != nil {
+			return "", done, fmt.Errorf("find this program: %w", err)
+		}
+		dir = filepath.Dir(self)
+	}
+	for _, name := range []string{"gavel", "gavel-worker"} {
+		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
+			return "", done, &failure{exitFailed, fmt.Sprintf("the program %s is not in %s", name, dir), "make build makes it; or give --bin-dir, or --build in the source tree"}
+		}
+	}
+	return dir, done, nil
+}
+
+func writeJSON(w io.Writer, v any) error {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	return enc.Encode(v)
+}

@@ -1,0 +1,166 @@
+package drill
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/gavel-oj/gavel/client"
+	"github.com/gavel-oj/gavel/gavelapi"
+)
+
+var databaseScenarios = []Scenario{
+	{
+		Name: "a8-postgres-killed", What: "PostgreSQL is killed and starts again", script: postgresKilled,
+		Fires: "503, outboxes, grace of the next leadership",
+	},
+	{
+		Name: "a8-postgres-read-only", What: "PostgreSQL is read-only for longer than a lease lives", script: postgresReadOnly,
+		Fires: "503, outboxes, grace of the next leadership", Sabotage: "the outboxes are emptied meanwhile",
+	},
+	{
+		Name: "a8-sessions-terminated", What: "every session is terminated, ten times", script: sessionsTerminated,
+		Fires: "reconnecting; memory rebuilt after uncertain commits",
+	},
+	{
+		Name: "a18-session-stops", What: "a session of gavel's own stops in mid-transaction, holding the locks of a reclaim", script: sessionStops,
+		Fires: "idle_in_transaction_session_timeout (6 s); SKIP LOCKED", Sabotage: "that guard is off",
+	},
+}
+
+// during has five workers judge while harm is done, and checks that nobody
+// needs an operator afterwards. Verdicts fall while the database is away.
+func (s *stand) during(harm, mend func()) {
+	for _, n := range []string{"w1", "w2", "w3", "w4", "w5"} {
+		s.worker(n, "", 2)
+	}
+	var held, quick []int64
+	for range 10 {
+		held = append(held, s.submit("*: AC when finish"))
+	}
+	for _, id := range held {
+		s.awaitJudging(id, "")
+	}
+	for range 10 {
+		quick = append(quick, s.submit("*: AC after 10ms"))
+	}
+	harm()
+	s.open("finish")
+	mend()
+	began := s.Clock.Now()
+	for _, id := range held {
+		s.awaitFinal(id, 60*time.Second)
+	}
+	s.took("mended to the last held verdict", s.Clock.Now().Sub(began), 45*time.Second)
+	for _, id := range held {
+		s.wantAttempts(id, "completed")
+	}
+	for _, id := range quick {
+		s.awaitFinal(id, 60*time.Second)
+	}
+	s.until(30*time.Second, "the outboxes are empty", func() bool { return s.waitingResults() == 0 })
+	s.settle(30 * time.Second)
+}
+
+func (s *stand) waitingResults() (n int) {
+	found, _ := filepath.Glob(s.path("state-*", "outbox", "*.result")) // the pattern is well-formed
+	return len(found)
+}
+
+func postgresKilled(t *T) {
+	s := newStand(t)
+	s.serve(6*time.Second, shortBeat)
+	s.during(func() {
+		pid := s.pg.Pid()
+		// A backend first: PostgreSQL then restarts all of them by itself. And
+		// the postmaster, which pgserver starts again.
+		if backend := s.number("select pid from pg_stat_activity where application_name = 'gavel' limit 1"); backend > 0 {
+			_ = syscall.Kill(backend, syscall.SIGKILL)
+		}
+		t.wait(time.Second)
+		_ = syscall.Kill(pid, syscall.SIGKILL)
+		t.did("killed a backend of PostgreSQL, then the postmaster (process %s)", strconv.Itoa(pid))
+	}, func() {
+		s.until(60*time.Second, "PostgreSQL is back", func() bool { return s.pg.Pid() != 0 && s.db.Ping(t.ctx) == nil })
+	})
+}
+
+func postgresReadOnly(t *T) {
+	s := newStand(t)
+	s.serve(shortTTL, shortBeat)
+	read := func(only string) {
+		s.exec("set default_transaction_read_only = off; alter system set default_transaction_read_only = " + only)
+		s.exec("select pg_reload_conf()")
+	}
+	s.during(func() {
+		read("on")
+		s.until(10*time.Second, "calls are answered 503", func() bool {
+			_, err := s.api.SubmissionCreate(t.ctx, gavelapi.NewSubmission{Problem: "p", Language: language, Source: "x"}, "")
+			return client.StatusOf(err) == 503
+		})
+		t.did("made PostgreSQL read-only: calls get 503")
+		s.open("finish")
+		s.until(15*time.Second, "results wait in outboxes", func() bool { return s.waitingResults() > 0 })
+		t.wait(2 * shortTTL)
+		t.did("%d results wait in outboxes; every lease is past its time", s.waitingResults())
+		if t.Sabotage {
+			found, _ := filepath.Glob(s.path("state-*", "outbox", "*.result")) // the pattern is well-formed
+			for _, f := range found {
+				_ = os.Remove(f) // that is the sabotage
+			}
+		}
+	}, func() { read("off") })
+}
+
+func sessionsTerminated(t *T) {
+	s := newStand(t)
+	s.serve(6*time.Second, shortBeat)
+	s.during(func() {
+		rounds := t.rounds(10)
+		for range rounds {
+			s.exec("select pg_terminate_backend(pid) from pg_stat_activity where application_name like 'gavel%'")
+			t.wait(time.Duration(t.rand.IntN(400)) * time.Millisecond)
+			s.submitPatiently("*: AC after 1ms")
+		}
+		t.did("terminated every session %d times", rounds)
+	}, func() {})
+}
+
+// submitPatiently hands in across outages; the key makes it one submission.
+func (s *stand) submitPatiently(script string) {
+	key := "drill-" + strconv.Itoa(s.rand.Int())
+	s.until(30*time.Second, "a submission is taken", func() bool {
+		sub, err := s.api.SubmissionCreate(s.ctx, gavelapi.NewSubmission{Problem: "p", Language: language, Source: script}, key)
+		if err == nil {
+			s.owe(sub.ID, nil)
+		}
+		return err == nil
+	})
+}
+
+// sessionStops freezes a session that holds what a reclaim holds: the row of
+// leadership for key share and the row of an expired job.
+func sessionStops(t *T) {
+	s := newStand(t)
+	s.serve(shortTTL, shortBeat)
+	s.watch(calm, "", nil)
+	hand := s.caller("hand", "", 1)
+	id := s.submit("by hand")
+	l := hand.take(10 * time.Second)
+	ready := t.path("locked")
+	locker := t.role("locker", "locker", lockerSettings{DatabaseURL: s.url, JobID: l.JobID, Unguarded: t.Sabotage, Ready: ready}, nil)
+	s.until(15*time.Second, "the locks are held", func() bool { _, err := os.Stat(ready); return err == nil })
+	locker.freeze()
+	began := t.Clock.Now()
+	t.did("froze a session in mid-transaction that holds an expiring job and the row of leadership")
+	s.until(20*time.Second, "the database ends the session", func() bool {
+		return s.number("select count(*) from pg_stat_activity where application_name = 'gavel-locker'") == 0
+	})
+	t.took("stopped to ended by the database", t.Clock.Now().Sub(began), 7*time.Second)
+	next := hand.take(10 * time.Second)
+	hand.wantReport(next.LeaseToken, "AC", gavelapi.OutcomeRecorded)
+	s.wantAttempts(id, "expired", "completed")
+	s.settle(10 * time.Second)
+}

@@ -1,0 +1,113 @@
+package drill
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// Summary adds the results of a run up.
+type Summary struct {
+	OK, Failed, Skipped, Missing        int
+	Jobs, Lost, Duplicated, Stale, Late int
+	Figures                             []Figure
+}
+
+// Summarize adds results up.
+func Summarize(results []Result) Summary {
+	var sum Summary
+	for _, r := range results {
+		switch r.Verdict {
+		case OK:
+			sum.OK++
+		case Failed:
+			sum.Failed++
+		case Skipped:
+			sum.Skipped++
+		case Missing:
+			sum.Missing++
+		}
+		sum.Jobs += r.Jobs
+		sum.Lost += r.Lost
+		sum.Duplicated += r.Duplicated
+		sum.Stale += r.Stale
+		sum.Late += r.Discarded
+		for _, f := range r.Figures {
+			f.Name = r.Number + " " + f.Name
+			sum.Figures = append(sum.Figures, f)
+		}
+	}
+	return sum
+}
+
+// Table writes the results for people: one line a scenario, then what was
+// measured, then why something failed.
+func Table(w io.Writer, results []Result) error {
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(tw, "NO\tSCENARIO\tWHAT FIRED\tOTHERS WAITED\tJOBS\tLOST\tTWICE\tSTALE\tDISCARDED\tTIME\tVERDICT")
+	for _, r := range results {
+		waited := "-"
+		if r.Bystanders > 0 {
+			waited = fmt.Sprintf("%.0f ms", r.HoldUpMS)
+		}
+		if r.Verdict == Missing || r.Verdict == Skipped {
+			fmt.Fprintf(tw, "%s\t%s\t%s\t-\t-\t-\t-\t-\t-\t-\t%s\n", r.Number, r.Name, strings.Join(r.Why, "; "), r.Verdict)
+			continue
+		}
+		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%d\t%d\t%d\t%d\t%d\t%.1f s\t%s\n", r.Number, r.Name, r.Fired, waited,
+			r.Jobs, r.Lost, r.Duplicated, r.Stale, r.Discarded, float64(r.TookMS)/1000, r.Verdict)
+	}
+	if err := tw.Flush(); err != nil {
+		return err
+	}
+	sum := Summarize(results)
+	if len(sum.Figures) > 0 {
+		fmt.Fprintln(w)
+		fmt.Fprintln(tw, "MEASURED\tVALUE\tLIMIT")
+		for _, f := range sum.Figures {
+			limit := "-"
+			if f.Limit > 0 {
+				limit = fmt.Sprintf("%.4g %s", f.Limit, f.Unit)
+			}
+			fmt.Fprintf(tw, "%s\t%.4g %s\t%s\n", f.Name, f.Value, f.Unit, limit)
+		}
+		if err := tw.Flush(); err != nil {
+			return err
+		}
+	}
+	for _, r := range results {
+		if r.Verdict != Failed {
+			continue
+		}
+		fmt.Fprintf(w, "\n%s failed (seed %d):\n", r.Name, r.Seed)
+		for _, why := range r.Why {
+			fmt.Fprintln(w, "  "+why)
+		}
+		if r.Dir != "" {
+			fmt.Fprintln(w, "  its logs are in "+r.Dir)
+		}
+	}
+	_, err := fmt.Fprintf(w, "\n%d ok, %d failed, %d skipped, %d not yet; %d jobs: %d lost, %d recorded twice, %d stale; %d late reports discarded\n",
+		sum.OK, sum.Failed, sum.Skipped, sum.Missing, sum.Jobs, sum.Lost, sum.Duplicated, sum.Stale, sum.Late)
+	return err
+}
+
+// SabotageTable writes what became of counter-tests: each must have failed.
+func SabotageTable(w io.Writer, results []Result) error {
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(tw, "NO\tSCENARIO\tSWITCHED OFF\tNOTICED BY\tTIME")
+	for _, r := range results {
+		noticed := "NOTHING: the scenario cannot fail"
+		if r.Verdict == Failed && len(r.Why) > 0 {
+			noticed = r.Why[0]
+		}
+		off := ""
+		for _, s := range Find(r.Name) {
+			off = s.Sabotage
+		}
+		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%v\n", r.Number, r.Name, off, noticed, time.Duration(r.TookMS)*time.Millisecond)
+	}
+	return tw.Flush()
+}
