@@ -290,12 +290,14 @@ func TestMachineOutOfMemoryIsAFaultAndNotTheProgramsEnd(t *testing.T) {
 	}
 	// All boxes together get less than this run may have.
 	file := map[int]string{1: "memory.limit_in_bytes", 2: "memory.max"}[p.cgroups.layout[ctlMemory].version]
-	if err := writeFile(filepath.Join(p.cgroups.treeAt(p.cgroups.layout[ctlMemory]).dir, file), strconv.Itoa(24<<20)); err != nil {
+	if err := writeFile(filepath.Join(p.cgroups.treeAt(p.cgroups.layout[ctlMemory]).dir, file), strconv.Itoa(64<<20)); err != nil {
 		t.Fatal(err)
 	}
-	_, err = b.Run(t.Context(), shell("x=xxxxxxxxxxxxxxxx; while :; do x=$x$x; done"))
+	spec := shell("x=xxxxxxxxxxxxxxxx; while :; do x=$x$x; done")
+	spec.Limits.CPU, spec.Limits.Wall = time.Minute, 2*time.Minute
+	res, err := b.Run(t.Context(), spec)
 	if fault, ok := errors.AsType[*sandbox.Fault](err); !ok || fault.Op != "memory" {
-		t.Errorf("error %v, want a fault of memory", err)
+		t.Errorf("error %v, want a fault of memory; result %+v", err, res)
 	}
 }
 
