@@ -228,7 +228,7 @@ func TestProgramEnrolsJudgesAndStops(t *testing.T) {
 	right, wrong := arb.Submit(digest, source(`puts("42");`)), arb.Submit(digest, source(`puts("41");`))
 	broken := arb.Submit(digest, source(`return`))
 	for id, want := range map[int64]string{right: "AC", wrong: "WA", broken: "CE"} {
-		if job := arb.AwaitState(t, 2*time.Minute, id, "done"); job.Report.Verdict != want {
+		if job := arb.AwaitState(t, 5*time.Minute, id, "done"); job.Report.Verdict != want {
 			t.Errorf("verdict %s, want %s: %+v", job.Report.Verdict, want, job.Report)
 		}
 	}
@@ -264,7 +264,7 @@ func TestProgramEnrolsJudgesAndStops(t *testing.T) {
 	arb.Cancel(spinning)
 	start(t, nil, "run", "--state-dir", state, "--slots", "1") // the rest is remembered
 	again := arb.Submit(digest, source(`puts("42");`))
-	if job := arb.AwaitState(t, 2*time.Minute, again, "done"); job.Report.Verdict != "AC" {
+	if job := arb.AwaitState(t, 5*time.Minute, again, "done"); job.Report.Verdict != "AC" {
 		t.Errorf("after a restart: %+v", job.Report)
 	}
 }
