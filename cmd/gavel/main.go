@@ -11,6 +11,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/gavel-oj/gavel/internal/cli"
+	"github.com/gavel-oj/gavel/internal/sandbox/linuxbox"
 )
 
 // commands is the whole grammar: those that run a server, and the client's.
@@ -22,6 +23,7 @@ type commands struct {
 }
 
 func main() {
+	linuxbox.Init() // first: a box is this program again
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal ends the program at once

@@ -37,6 +37,7 @@ type Commands struct {
 	Problem    ProblemCmd    `cmd:"" help:"Publish problem packages and look at them."`
 	Worker     WorkerCmd     `cmd:"" help:"Look at workers and invite new ones."`
 	Language   LanguageCmd   `cmd:"" help:"List languages and who offers them."`
+	Judge      JudgeCmd      `cmd:"" help:"Judge sources on a package here, without a server."`
 	Doctor     DoctorCmd     `cmd:"" help:"Check this machine and the arbiter, and say how to fix what is missing."`
 	Version    VersionCmd    `cmd:"" help:"Name the version."`
 }

@@ -17,12 +17,14 @@ import (
 	"github.com/gavel-oj/gavel/internal/cli"
 	"github.com/gavel-oj/gavel/internal/httpapi"
 	"github.com/gavel-oj/gavel/internal/httpapi/apitest"
+	"github.com/gavel-oj/gavel/internal/sandbox/linuxbox"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden parts of the scripts")
 
 // The test binary is the program: scripts run it as `gavel`.
 func TestMain(m *testing.M) {
+	linuxbox.Init()
 	testscript.Main(m, map[string]func(){
 		"gavel": func() {
 			ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)

@@ -297,5 +297,12 @@ func why(t gavelapi.TestResult) string {
 	if t.Message != "" {
 		parts = append(parts, t.Message)
 	}
+	if len(t.Attempts) > 0 {
+		runs := make([]string, len(t.Attempts))
+		for i, a := range t.Attempts {
+			runs[i] = ms(a.CPUUS)
+		}
+		parts = append(parts, fmt.Sprintf("best of %d runs (%s ms cpu)", len(runs), strings.Join(runs, ", ")))
+	}
 	return strings.Join(parts, ": ")
 }
