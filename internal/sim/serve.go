@@ -1,0 +1,387 @@
+package sim
+
+import (
+	"github.com/gavel-oj/gavel/internal/dispatch"
+	"github.com/gavel-oj/gavel/internal/lease"
+)
+
+// waiter is a claim that waits for work.
+type waiter struct {
+	worker   dispatch.Worker
+	session  Session
+	request  Request
+	slots    int
+	total    int
+	inFlight int
+	callers  int
+	done     bool
+	replies  []func(answer)
+}
+
+func (l *leadership) answer(m *waiter, ans answer) {
+	if m.done {
+		return
+	}
+	m.done = true
+	for i := range l.waiters {
+		if l.waiters[i] == m {
+			l.waiters = append(l.waiters[:i:i], l.waiters[i+1:]...)
+			break
+		}
+	}
+	for _, reply := range m.replies {
+		reply(ans)
+	}
+}
+
+func (a *arbiter) claim(req claimRequest, reply func(answer)) {
+	l := a.leading()
+	if l == nil {
+		reply(answer{status: unavailable})
+		return
+	}
+	dead, ok := l.admit(req)
+	if !ok {
+		reply(answer{status: conflict})
+		return
+	}
+	if dead == 0 {
+		l.claimOn(req, reply)
+		return
+	}
+	a.w.query(&a.process, nil, &ExpireSession{Worker: req.worker, Session: dead, Term: l.term}, func(out any, err error) {
+		switch {
+		case err != nil:
+			reply(answer{status: unavailable})
+		case out.(int) == 0:
+			l.claimOn(req, reply)
+		default:
+			l.reclaim(func(err error) {
+				if err != nil {
+					reply(answer{status: unavailable})
+					return
+				}
+				l.claimOn(req, reply)
+			})
+		}
+	})
+}
+
+// admit decides about sessions; dead is one whose leases are void now.
+func (l *leadership) admit(req claimRequest) (dead Session, ok bool) {
+	now := l.a.clock()
+	known := l.presence[req.worker-1]
+	if known != nil && known.session != req.session {
+		succeeds := known.session != 0 && req.previous == known.session
+		if !succeeds && (now-known.seenAt < onlineFor || l.waiting(req.worker)) {
+			return 0, false
+		}
+		if succeeds {
+			dead = known.session
+		}
+		for _, m := range append([]*waiter(nil), l.waiters...) {
+			if m.worker.ID == req.worker {
+				l.answer(m, answer{status: conflict})
+			}
+		}
+	}
+	l.presence[req.worker-1] = &presence{session: req.session, slots: req.total, seenAt: now,
+		worker: dispatch.Worker{ID: req.worker, Languages: req.languages}}
+	return dead, true
+}
+
+// claimOn repeats the leases of a repeated request, or makes the claim wait.
+func (l *leadership) claimOn(req claimRequest, reply func(answer)) {
+	var jobs []int64
+	for _, h := range l.held {
+		if h.Worker == req.worker && h.Request == req.request {
+			jobs = append(jobs, h.ID)
+		}
+	}
+	if jobs == nil {
+		l.join(req, reply)
+		return
+	}
+	s := &HeldLeases{Jobs: jobs, Worker: req.worker, Request: req.request, Confirm: l.w.cfg.Lease.Confirm, Term: l.term}
+	l.w.query(&l.a.process, nil, s, func(out any, err error) {
+		if err != nil {
+			reply(answer{status: unavailable})
+			return
+		}
+		reply(answer{status: ok, leases: out.([]Granted)})
+	})
+}
+
+func (l *leadership) join(req claimRequest, reply func(answer)) {
+	if l.over {
+		reply(answer{status: unavailable})
+		return
+	}
+	var m *waiter
+	for _, o := range l.waiters {
+		if o.worker.ID == req.worker && o.request == req.request {
+			m = o
+		}
+	}
+	if m == nil {
+		m = &waiter{worker: l.presence[req.worker-1].worker, session: req.session, request: req.request, slots: req.slots, total: req.total}
+		l.waiters = append(l.waiters, m)
+		l.kick()
+	}
+	m.callers++
+	m.replies = append(m.replies, reply)
+	l.a.after(min(req.wait, l.w.cfg.Lease.ClaimWait), func() { l.leave(m) })
+}
+
+// leave gives up waiting; a grant that is being committed is still taken.
+func (l *leadership) leave(m *waiter) {
+	m.callers--
+	if m.callers == 0 && m.inFlight == 0 {
+		l.answer(m, answer{status: ok})
+	}
+}
+
+// find looks a token up: in memory, else among the attempts.
+func (a *arbiter) find(l *leadership, k int64, t Token, then func(job int64, outcome lease.Outcome, st status)) {
+	if h := l.byToken(t); h != nil && h.Worker == k {
+		then(h.ID, lease.Running, ok)
+		return
+	}
+	a.findAttempt(k, t, then)
+}
+
+func (a *arbiter) findAttempt(k int64, t Token, then func(job int64, outcome lease.Outcome, st status)) {
+	a.w.query(&a.process, nil, AttemptByToken{t}, func(out any, err error) {
+		if err != nil {
+			then(0, "", unavailable)
+			return
+		}
+		switch at := out.(Attempt); {
+		case at.Job == 0:
+			then(0, "", gone)
+		case at.Worker != k:
+			then(0, "", forbidden)
+		default:
+			then(at.Job, at.Outcome, ok)
+		}
+	})
+}
+
+func (a *arbiter) heartbeat(k int64, t Token, workerNow Instant, reply func(answer)) {
+	l := a.leading()
+	if l == nil {
+		reply(answer{status: unavailable})
+		return
+	}
+	a.find(l, k, t, func(job int64, outcome lease.Outcome, st status) {
+		if st == ok && outcome != lease.Running {
+			st = gone
+		}
+		if st != ok {
+			reply(answer{status: st})
+			return
+		}
+		sent := a.clock()
+		s := &ExtendLeases{Inputs: []Holder{{job, t, k}}, TTL: a.w.cfg.Lease.TTL, workerNow: workerNow}
+		a.w.query(&a.process, nil, s, func(out any, err error) {
+			switch {
+			case err != nil:
+				reply(answer{status: unavailable})
+			case len(out.([]Holder)) == 0:
+				l.forget(t)
+				a.findAttempt(k, t, func(_ int64, _ lease.Outcome, st status) {
+					if st == ok {
+						st = gone
+					}
+					reply(answer{status: st})
+				})
+			default:
+				if h := l.byToken(t); h != nil {
+					h.due = sent + a.w.cfg.Lease.TTL
+				}
+				l.seen(k)
+				reply(answer{status: ok})
+			}
+		})
+	})
+}
+
+func (a *arbiter) result(k int64, rep report, reply func(answer)) {
+	l := a.leading()
+	if l == nil {
+		reply(answer{status: unavailable})
+		return
+	}
+	a.find(l, k, rep.token, func(job int64, outcome lease.Outcome, st status) {
+		switch {
+		case st == gone:
+			reply(answer{status: ok, outcome: discarded})
+			return
+		case st != ok:
+			reply(answer{status: st})
+			return
+		}
+		l.seen(k)
+		if outcome != lease.Running && !a.w.cfg.Bugs.has(ResultWithoutToken|ReportByWorkerName) {
+			a.answerDead(job, rep, outcome, reply)
+			return
+		}
+		a.record(l, Holder{job, rep.token, k}, rep, func(done bool, err error) {
+			switch {
+			case err == errUnknown && a.w.cfg.Bugs.has(AnswerBeforeCommit):
+				reply(answer{status: ok, outcome: recorded})
+			case err != nil:
+				reply(answer{status: unavailable})
+			case done:
+				reply(answer{status: ok, outcome: recorded})
+			default:
+				l.forget(rep.token)
+				a.findAttempt(k, rep.token, func(job int64, outcome lease.Outcome, st status) {
+					if st != ok {
+						reply(answer{status: st})
+						return
+					}
+					a.answerDead(job, rep, outcome, reply)
+				})
+			}
+		})
+	})
+}
+
+func (a *arbiter) answerDead(job int64, rep report, outcome lease.Outcome, reply func(answer)) {
+	switch outcome {
+	case lease.Completed, lease.Failed:
+		if a.w.cfg.Bugs.has(CompletionTwice) && outcome == lease.Completed {
+			a.w.query(&a.process, nil, complete{job}, func(any, error) {})
+		}
+		reply(answer{status: ok, outcome: alreadyRecorded})
+	case lease.Running:
+		reply(answer{status: unavailable})
+	default:
+		verdict := rep.verdict
+		if verdict == "" {
+			verdict = "fault"
+		}
+		a.w.query(&a.process, nil, KeepLateReport{rep.token, verdict}, func(_ any, err error) {
+			if err != nil {
+				reply(answer{status: unavailable})
+				return
+			}
+			reply(answer{status: ok, outcome: discarded})
+		})
+	}
+}
+
+// record writes a report under a live lease.
+func (a *arbiter) record(l *leadership, h Holder, rep report, then func(done bool, err error)) {
+	if rep.verdict != "" {
+		s := &RecordResults{Inputs: []ResultInput{{h, rep.verdict}}}
+		a.w.query(&a.process, nil, s, func(out any, err error) {
+			done := err == nil && len(out.([]Holder)) == 1
+			if done {
+				l.finish(h.Token, h.Job)
+			}
+			then(done, err)
+		})
+		return
+	}
+	attemptCap := a.w.cfg.Lease.AttemptCap
+	a.w.query(&a.process, nil, &ReturnFailed{h, attemptCap}, func(out any, err error) {
+		if err != nil {
+			then(false, err)
+			return
+		}
+		if back := out.([]Returned); len(back) == 1 {
+			l.requeue(h.Token, h.Job, back[0].Gen, h.Worker)
+			then(true, nil)
+			return
+		}
+		a.w.query(&a.process, nil, &GiveUpFailed{h, attemptCap}, func(out any, err error) {
+			done := err == nil && len(out.([]int64)) == 1
+			if done {
+				l.finish(h.Token, h.Job)
+			}
+			then(done, err)
+		})
+	})
+}
+
+func (a *arbiter) release(k int64, t Token, reply func(answer)) {
+	l := a.leading()
+	if l == nil {
+		reply(answer{status: unavailable})
+		return
+	}
+	a.find(l, k, t, func(job int64, outcome lease.Outcome, st status) {
+		if st != ok || outcome != lease.Running {
+			if st == gone {
+				st = ok
+			}
+			reply(answer{status: st, released: outcome == lease.Released})
+			return
+		}
+		a.w.query(&a.process, nil, &ReleaseLease{Holder{job, t, k}}, func(out any, err error) {
+			if err != nil {
+				reply(answer{status: unavailable})
+				return
+			}
+			back := out.([]Returned)
+			if len(back) == 1 {
+				l.requeue(t, job, back[0].Gen, 0)
+				reply(answer{status: ok, released: true})
+				return
+			}
+			l.forget(t)
+			a.findAttempt(k, t, func(_ int64, outcome lease.Outcome, st status) {
+				reply(answer{status: st, released: outcome == lease.Released})
+			})
+		})
+	})
+}
+
+func (a *arbiter) submit(s Submit) {
+	a.w.query(&a.process, nil, s, func(out any, err error) {
+		if err == nil && a.led != nil {
+			a.led.enqueue(out.(int64), 0, s.Language)
+			a.led.kick()
+		}
+	})
+}
+
+func (a *arbiter) cancel(job int64) {
+	a.w.query(&a.process, nil, CancelOpenJob{job}, func(out any, err error) {
+		l := a.led
+		if err != nil || !out.(bool) || l == nil {
+			return
+		}
+		if h := l.byJob(job); h != nil {
+			l.letGo(h.Token)
+		}
+		l.queue.Remove(job)
+		delete(l.failedBy, job)
+		l.kick()
+	})
+}
+
+func (l *leadership) finish(t Token, job int64) {
+	l.letGo(t)
+	delete(l.failedBy, job)
+	l.queue.Remove(job)
+	l.kick()
+}
+
+func (l *leadership) requeue(t Token, job, gen, failedBy int64) {
+	h := l.letGo(t)
+	if failedBy != 0 {
+		l.failedBy[job] = append(l.failedBy[job], failedBy)
+	}
+	if h != nil {
+		l.enqueue(job, gen, h.Language)
+	}
+	l.kick()
+}
+
+func (l *leadership) forget(t Token) {
+	l.letGo(t)
+	l.kick()
+}
