@@ -1,0 +1,170 @@
+package judge_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/gavel-oj/gavel/internal/judge"
+	"github.com/gavel-oj/gavel/internal/sandbox"
+	"github.com/gavel-oj/gavel/internal/verdict"
+)
+
+// TestOnlySuccessesAreCompiledOnce counts what reaches the compiler when the
+// same source comes twice.
+func TestOnlySuccessesAreCompiledOnce(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name   string
+		res    *sandbox.Result // nil: a success
+		cached int64           // bytes of cache
+		change func(*judge.Task)
+		want   int
+	}{
+		{"success", nil, 0, nil, 1},
+		{"cache off", nil, -1, nil, 2},
+		{"cache too small", nil, 100, nil, 2},
+		{"errors in the source", &sandbox.Result{ExitCode: 1}, 0, nil, 2},
+		{"out of CPU time", &sandbox.Result{Fired: sandbox.LimitCPU, Signal: 9}, 0, nil, 2},
+		{"out of memory", &sandbox.Result{Fired: sandbox.LimitMemory, Signal: 9}, 0, nil, 2},
+		{"killed", &sandbox.Result{Signal: 9}, 0, nil, 2},
+		{"another source", nil, 0, func(t *judge.Task) { t.Source = []byte("other") }, 2},
+		{"another name for people", nil, 0, func(t *judge.Task) { t.SourceName = "other.c" }, 1},
+		{"other limits of runs", nil, 0, func(t *judge.Task) { t.Limits.MemoryBytes *= 2 }, 1},
+		{"other limits of compiling", nil, 0, func(t *judge.Task) { t.Package.Manifest.Limits.CompileCPUMS = 1 }, 2},
+		{"another package", nil, 0, func(t *judge.Task) { t.Package.Digest += "-next" }, 1},
+		{"another language", nil, 0, func(t *judge.Task) { t.Language = "cpp20" }, 2},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			compiles := 0
+			p := &fakeProvider{compile: func(_ context.Context, spec *sandbox.Spec) (sandbox.Result, error) {
+				compiles++
+				if tt.res != nil {
+					return *tt.res, nil
+				}
+				return wellBehaved(spec)
+			}}
+			e := newEngineWith(t, judge.Config{Provider: p, Slots: 1, CompileCacheBytes: tt.cached})
+			task := newTask(newPackage(t, "1", "1"), "c", "source")
+			first, err := e.Judge(t.Context(), task, quiet)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if tt.change != nil {
+				tt.change(&task)
+			}
+			second, err := e.Judge(t.Context(), task, quiet)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if compiles != tt.want || first.Compile.Cached || second.Compile.Cached != (tt.want == 1) {
+				t.Errorf("%d compiles, want %d; %+v, then %+v", compiles, tt.want, first.Compile, second.Compile)
+			}
+			if second.Verdict != first.Verdict || second.Toolchain != first.Toolchain || second.Compile.Log != first.Compile.Log {
+				t.Errorf("%+v, then %+v", first, second)
+			}
+		})
+	}
+}
+
+func TestTheSameSourceInManySlotsIsCompiledOnce(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	compiles := 0
+	p := &fakeProvider{compile: func(_ context.Context, spec *sandbox.Spec) (sandbox.Result, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		compiles++
+		return wellBehaved(spec)
+	}}
+	e := newEngine(t, p, 4)
+	pkg := newPackage(t, "1", "1")
+	var wg sync.WaitGroup
+	for range 20 {
+		wg.Go(func() {
+			if r, err := e.Judge(t.Context(), newTask(pkg, "c", "source"), quiet); err != nil || r.Verdict != verdict.AC {
+				t.Errorf("%+v, %v", r, err)
+			}
+		})
+	}
+	wg.Wait()
+	if compiles != 1 {
+		t.Errorf("%d compiles", compiles)
+	}
+}
+
+// TestCheckersAreNotInTheCompileCache: their sources may hold a package's
+// secrets, and whoever guesses one must not learn that it was right.
+func TestCheckersAreNotInTheCompileCache(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "scratch")
+	e := newEngineWith(t, judge.Config{Provider: &fakeProvider{}, Slots: 1, ScratchDir: dir})
+	pkg := customPackage(t, "c", nil, files{"checker/main.c": "secret"})
+	for _, source := range []string{"source", "secret"} {
+		r, err := e.Judge(t.Context(), newTask(pkg, "c", source), quiet)
+		if err != nil || r.Compile.Cached {
+			t.Fatalf("%s: %+v, %v", source, r, err)
+		}
+	}
+	kept, err := os.ReadDir(filepath.Join(dir, "compiled"))
+	if err != nil || len(kept) != 2 {
+		t.Errorf("%d programs, %v", len(kept), err)
+	}
+}
+
+func TestADamagedProgramIsCompiledAgain(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "scratch")
+	var log logText
+	e := newEngineWith(t, judge.Config{Provider: realProvider(t), Slots: 1, ScratchDir: dir, Logger: log.logger()})
+	task := newTask(newPackage(t, "1 2", "3"), "c", cSum)
+	for i, want := range []struct{ cached, damage bool }{{false, false}, {true, true}, {false, false}, {true, false}} {
+		r, err := e.Judge(t.Context(), task, quiet)
+		if err != nil || r.Verdict != verdict.AC || r.Compile.Cached != want.cached {
+			t.Fatalf("%d: %+v, %v", i, r, err)
+		}
+		if r.Compile.CPU <= 0 || r.Stages["compile"] <= 0 {
+			t.Errorf("%d: compile took %v of CPU, stage %v", i, r.Compile.CPU, r.Stages["compile"])
+		}
+		if want.damage {
+			found, err := filepath.Glob(filepath.Join(dir, "compiled/*"))
+			if err != nil || len(found) != 1 {
+				t.Fatalf("%v, %v", found, err)
+			}
+			rewrite(t, found[0], flipMiddle)
+		}
+	}
+	if !strings.Contains(log.String(), "program is not the one that was kept") {
+		t.Errorf("the log does not say so: %s", &log)
+	}
+}
+
+// TestTheCompileCacheEndsWithItsEngine: nobody watched the toolchain since.
+func TestTheCompileCacheEndsWithItsEngine(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "scratch")
+	left := filepath.Join(dir, "compiled", "0123.1")
+	if err := os.MkdirAll(filepath.Dir(left), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(left, nil, 0o400); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		e := newEngineWith(t, judge.Config{Provider: &fakeProvider{}, Slots: 1, ScratchDir: dir})
+		if _, err := os.Stat(left); err == nil {
+			t.Error("what an earlier engine kept is still there")
+		}
+		r, err := e.Judge(t.Context(), newTask(newPackage(t, "1", "1"), "c", ""), quiet)
+		if err != nil || r.Compile.Cached {
+			t.Errorf("%+v, %v", r, err)
+		}
+		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
