@@ -178,6 +178,11 @@ type CompileInfo struct {
 	Reason string `json:"reason,omitempty" doc:"when the compiler was stopped: cpu, wall, memory, output"`
 	CPUUS  int64  `json:"cpu_us"`
 	WallUS int64  `json:"wall_us"`
+	// Cached says that the program came from an earlier compile of the same
+	// source, whose times these are.
+	Cached bool `json:"cached,omitempty" doc:"an earlier compile of the same source was used; the times are its"`
+	// Precompiled says that the compiler used a header compiled ahead.
+	Precompiled bool `json:"precompiled,omitempty" doc:"the compiler used a header compiled ahead"`
 }
 
 // SkippedTest is the verdict of a test that was not run.

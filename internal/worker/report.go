@@ -21,6 +21,7 @@ func (w *Worker) wireReport(l gavelapi.Lease, r *judge.Report, stages map[string
 		Compile: gavelapi.CompileInfo{
 			Log: r.Compile.Log, LogCut: r.Compile.LogCut, Reason: string(r.Compile.Fired),
 			CPUUS: r.Compile.CPU.Microseconds(), WallUS: r.Compile.Wall.Microseconds(),
+			Cached: r.Compile.Cached, Precompiled: r.Compile.Precompiled,
 		},
 		Tests:      make([]gavelapi.TestResult, 0, len(r.Tests)),
 		Limits:     l.Limits,
