@@ -3,6 +3,7 @@ package arbiter
 import (
 	"context"
 	"reflect"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -117,7 +118,7 @@ func (l *leadership) admit(p auth.Principal, session uuid.UUID, req gavelapi.Cla
 		if succeeds {
 			dead = known.session
 		}
-		for _, w := range append([]*waiter(nil), l.waiters...) {
+		for _, w := range slices.Clone(l.waiters) {
 			if w.worker.ID == p.WorkerID {
 				l.answer(w, nil, apperr.New(apperr.Conflict, "this process was replaced; stop it", "a newer session of worker %s claims", p.WorkerName))
 			}
@@ -205,6 +206,18 @@ func (l *leadership) leave(ctx context.Context, w *waiter) {
 		case <-w.done:
 		case <-ctx.Done():
 		case <-l.over:
+		}
+	}
+}
+
+// dismiss sends away the waiting claims of a worker that is stopping: what it
+// hands back must not be granted to its own closing connection.
+func (l *leadership) dismiss(workerID int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, w := range slices.Clone(l.waiters) {
+		if w.worker.ID == workerID && w.inFlight == 0 {
+			l.answer(w, nil, nil)
 		}
 	}
 }

@@ -211,6 +211,31 @@ func TestAHandedBackLeaseCostsNothing(t *testing.T) {
 	}
 }
 
+// A worker that stops hands its work back while its last claim still waits: the
+// job must not be granted to that closing connection.
+func TestWhatAStoppingWorkerHandsBackIsNotGrantedToIt(t *testing.T) {
+	s := newStand(t, quick)
+	w := s.worker("w", 2, "c")
+	sub := s.submit("c")
+	l := w.claim()
+	waiting := make(chan []gavelapi.Lease, 1)
+	go func() {
+		got, err := w.tryClaim(10 * time.Second)
+		if err != nil {
+			t.Error(err)
+		}
+		waiting <- got
+	}()
+	until(t, "its next claim waits", func() bool { return w.waits() })
+	w.release(l.LeaseToken)
+	if got := <-waiting; len(got) != 0 {
+		t.Errorf("it got its own job back: %s", asJSON(got))
+	}
+	if got := s.read(sub.ID); got.State != gavelapi.StatePending || len(got.Detail.Attempts) != 1 {
+		t.Errorf("the job is %s", asJSON(got))
+	}
+}
+
 func TestAFailedJobGoesToSomebodyElseAndEndsAtTheCap(t *testing.T) {
 	s := newStand(t, quick)
 	bad, other := s.worker("bad", 1, "c"), s.worker("other", 1, "c")

@@ -7,6 +7,7 @@ import (
 
 	"github.com/gavel-oj/gavel/gavelapi"
 	"github.com/gavel-oj/gavel/internal/store"
+	"github.com/gavel-oj/gavel/internal/store/storedb"
 )
 
 const (
@@ -72,16 +73,7 @@ func (l *leadership) reclaim(ctx context.Context) error {
 		return err
 	}
 	for _, r := range requeued {
-		l.mu.Lock()
-		h := l.byJob[r.JobID]
-		l.mu.Unlock()
-		switch {
-		case h == nil: // memory did not know it; the scan finds the job
-		case r.Confirmed:
-			l.requeue(h.token, r.JobID, r.LeaseGen, h.workerID)
-		default:
-			l.requeue(h.token, r.JobID, r.LeaseGen, 0)
-		}
+		l.takenBack(r)
 		l.a.log.Info("lease expired", "job_id", r.JobID, "submission_id", r.SubmissionID, "lease_gen", r.LeaseGen, "confirmed", r.Confirmed)
 		l.a.watch.changed(r.SubmissionID)
 	}
@@ -96,6 +88,22 @@ func (l *leadership) reclaim(ctx context.Context) error {
 		l.a.watch.changed(r.SubmissionID)
 	}
 	return nil
+}
+
+// takenBack puts a reclaimed job back to the waiting ones, unless memory did
+// not know its lease (the scan finds the job) or knows the next one already:
+// the dispatch loop may have been quicker than the answer to the reclaim.
+func (l *leadership) takenBack(r *storedb.RequeueExpiredRow) {
+	l.mu.Lock()
+	h := l.byJob[r.JobID]
+	l.mu.Unlock()
+	switch {
+	case h == nil:
+	case r.Confirmed:
+		l.requeue(h.token, r.JobID, r.LeaseGen, h.workerID)
+	default:
+		l.requeue(h.token, r.JobID, r.LeaseGen, 0)
+	}
 }
 
 // reconcile drops leases that memory still counts but the table does not have

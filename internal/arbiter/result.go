@@ -173,6 +173,9 @@ func (a *Arbiter) Release(ctx context.Context, p auth.Principal, req gavelapi.Re
 	if err != nil {
 		return none, err
 	}
+	if req.Reason != "cannot" {
+		l.dismiss(p.WorkerID) // before the job is anybody's again
+	}
 	if h.outcome != lease.Running {
 		return gavelapi.ReleaseResponse{Released: h.outcome == lease.Released, Reason: lease.EndReason(h.outcome)}, nil
 	}

@@ -6,11 +6,14 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 
 	"github.com/gavel-oj/gavel/gavelapi"
 	"github.com/gavel-oj/gavel/internal/apperr"
@@ -228,6 +231,20 @@ func (f *fake) claim() gavelapi.Lease {
 func (f *fake) beat(token string) error {
 	_, err := f.s.Heartbeat(f.s.t.Context(), f.p, gavelapi.HeartbeatRequest{LeaseToken: token})
 	return err
+}
+
+// waits says whether some claim waits at the arbiter, by its metrics.
+func (f *fake) waits() bool {
+	ch := make(chan prometheus.Metric, 32)
+	f.s.Collect(ch)
+	close(ch)
+	for m := range ch {
+		var out dto.Metric
+		if strings.Contains(m.Desc().String(), "gavel_claims_waiting") && m.Write(&out) == nil && out.GetGauge().GetValue() > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 func verdictReport(v string) gavelapi.Report {

@@ -1,0 +1,55 @@
+package arbiter
+
+import (
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/gavel-oj/gavel/internal/clock"
+	"github.com/gavel-oj/gavel/internal/lease"
+	"github.com/gavel-oj/gavel/internal/store"
+	"github.com/gavel-oj/gavel/internal/store/storedb"
+)
+
+// remembering is a leadership that holds two grants of job 1 to worker 7, of
+// which the older is dead already.
+func remembering(t *testing.T) (l *leadership, dead, live uuid.UUID) {
+	t.Helper()
+	a, err := New(Config{DB: &store.DB{}, Lease: lease.DefaultSettings, Clock: clock.System{}, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l = newLeadership(a, nil, 1, time.Time{})
+	dead, live = uuid.New(), uuid.New()
+	l.hold(&held{jobID: 1, gen: 1, token: dead, workerID: 7, language: "c"})
+	l.hold(&held{jobID: 1, gen: 2, token: live, workerID: 7, language: "c"})
+	return l, dead, live
+}
+
+// I4: the answer that ends an old lease can come after the job was granted to
+// the same worker again; the new lease still fills a slot.
+func TestAnOldLeaseDoesNotTakeItsSuccessorOutOfTheCount(t *testing.T) {
+	l, dead, live := remembering(t)
+	l.letGo(dead)
+	if len(l.holders[7]) != 1 || l.byJob[1] == nil || l.byJob[1].token != live {
+		t.Errorf("the worker holds %d leases in memory, want 1", len(l.holders[7]))
+	}
+}
+
+// I4: so can the answer of a reclaim.
+func TestALateReclaimDoesNotForgetTheNextLease(t *testing.T) {
+	l, _, live := remembering(t)
+	l.takenBack(&storedb.RequeueExpiredRow{JobID: 1, LeaseGen: 1, Confirmed: true})
+	if l.held[live] == nil || len(l.holders[7]) != 1 {
+		t.Error("the live lease was forgotten")
+	}
+	if l.queue.Has(1) {
+		t.Error("a leased job was put into the queue")
+	}
+	l.takenBack(&storedb.RequeueExpiredRow{JobID: 1, LeaseGen: 2, Confirmed: true})
+	if l.held[live] != nil || !l.queue.Has(1) {
+		t.Error("an expired lease was kept")
+	}
+}
