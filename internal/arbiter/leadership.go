@@ -193,7 +193,9 @@ func (l *leadership) letGo(token uuid.UUID) *held {
 	if l.byJob[h.jobID] == h {
 		delete(l.byJob, h.jobID)
 	}
-	delete(l.holders[h.workerID], h.jobID)
+	if l.holders[h.workerID][h.jobID] == h { // else the worker holds the job again, by a later lease
+		delete(l.holders[h.workerID], h.jobID)
+	}
 	if len(l.holders[h.workerID]) == 0 {
 		delete(l.holders, h.workerID)
 	}

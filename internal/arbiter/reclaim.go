@@ -98,7 +98,7 @@ func (l *leadership) takenBack(r *storedb.RequeueExpiredRow) {
 	h := l.byJob[r.JobID]
 	l.mu.Unlock()
 	switch {
-	case h == nil:
+	case h == nil || h.gen != r.LeaseGen:
 	case r.Confirmed:
 		l.requeue(h.token, r.JobID, r.LeaseGen, h.workerID)
 	default:
