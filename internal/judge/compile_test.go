@@ -2,12 +2,19 @@ package judge_test
 
 import (
 	"context"
+	"encoding/json"
+	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"syscall"
 	"testing"
+	"time"
 
+	"github.com/gavel-oj/gavel/internal/clock"
 	"github.com/gavel-oj/gavel/internal/judge"
 	"github.com/gavel-oj/gavel/internal/sandbox"
 	"github.com/gavel-oj/gavel/internal/verdict"
@@ -167,4 +174,142 @@ func TestTheCompileCacheEndsWithItsEngine(t *testing.T) {
 			t.Error(err)
 		}
 	}
+}
+
+func TestSelfTestsAskTheCompilerItself(t *testing.T) {
+	t.Parallel()
+	compiles := 0
+	p := &fakeProvider{compile: func(_ context.Context, spec *sandbox.Spec) (sandbox.Result, error) {
+		compiles++
+		return wellBehaved(spec)
+	}}
+	e := newEngineWith(t, judge.Config{Provider: p, Slots: 1, Languages: languageLike(t)})
+	for i := range 2 {
+		if _, err := e.SelfTest(t.Context()); err != nil || compiles != i+1 {
+			t.Errorf("%d compiles after %d self-tests, %v", compiles, i+1, err)
+		}
+	}
+}
+
+// laterClock is the system's, ahead by what a test says.
+type laterClock struct {
+	clock.System
+	ahead atomic.Int64
+}
+
+func (c *laterClock) Now() time.Time { return c.System.Now().Add(time.Duration(c.ahead.Load())) }
+
+func TestAHeaderThatTheMachineFailedToMakeIsTriedAgainLater(t *testing.T) {
+	t.Parallel()
+	tried := make(chan struct{}, 10)
+	p := &fakeProvider{compile: func(_ context.Context, spec *sandbox.Spec) (sandbox.Result, error) {
+		if slices.Contains(spec.Argv, "-M") {
+			tried <- struct{}{}
+			return sandbox.Result{}, &sandbox.Fault{Op: "fork", Err: syscall.EAGAIN}
+		}
+		return wellBehaved(spec)
+	}}
+	clock := &laterClock{}
+	e := newEngineWith(t, judge.Config{Provider: p, Slots: 1, Clock: clock, Languages: withSmallHeader(t), CompileCacheBytes: -1})
+	task := newTask(newPackage(t, "1", "1"), "x", "#include <string.h>\n")
+	compile := func() {
+		t.Helper()
+		if r, err := e.Judge(t.Context(), task, quiet); err != nil || !r.Compile.OK || r.Compile.Precompiled {
+			t.Fatalf("%+v, %v", r, err)
+		}
+	}
+	if err := e.Precompile(t.Context(), "x"); err == nil {
+		t.Fatal("no error")
+	}
+	<-tried
+	compile()
+	clock.ahead.Store(int64(11 * time.Minute))
+	compile()
+	<-tried // in the background
+	compile()
+	if err := e.Close(); err != nil {
+		t.Error(err)
+	}
+	if len(tried) > 0 {
+		t.Errorf("tried %d times more", len(tried))
+	}
+}
+
+// TestWhateverGoesWrongWithAHeaderIsDoneAgainWithout: the attempt with the
+// header has no say but in success.
+func TestWhateverGoesWrongWithAHeaderIsDoneAgainWithout(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "scratch")
+	{ // a header of the real compiler
+		e := newEngineWith(t, judge.Config{Provider: realProvider(t), Slots: 1, ScratchDir: dir, Languages: withSmallHeader(t)})
+		if err := e.Precompile(t.Context(), "x"); err != nil {
+			t.Fatal(err)
+		}
+		if err := e.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, attempt := range map[string]func(*sandbox.Spec) (sandbox.Result, error){
+		"CE":            func(*sandbox.Spec) (sandbox.Result, error) { return sandbox.Result{ExitCode: 1}, nil },
+		"crash":         func(*sandbox.Spec) (sandbox.Result, error) { return sandbox.Result{Signal: 11}, nil },
+		"out of memory": func(*sandbox.Spec) (sandbox.Result, error) { return sandbox.Result{OOMKills: 1, ExitCode: 1}, nil },
+		"out of time": func(*sandbox.Spec) (sandbox.Result, error) {
+			return sandbox.Result{Fired: sandbox.LimitCPU, Signal: 9}, nil
+		},
+		"busy machine": func(*sandbox.Spec) (sandbox.Result, error) {
+			return sandbox.Result{Fired: sandbox.LimitWall, Signal: 9}, nil
+		},
+		"no program": func(*sandbox.Spec) (sandbox.Result, error) { return sandbox.Result{}, nil },
+		"fault": func(*sandbox.Spec) (sandbox.Result, error) {
+			return sandbox.Result{}, &sandbox.Fault{Op: "x", Err: syscall.EIO}
+		},
+		"not used":        logging("main.c:1:10: warning: h.gch: not used because x [-Winvalid-pch]\n"),
+		"a chain is lost": logging("In file included from /usr/include/string.h:1:\n"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			var seen []sandbox.Limits
+			p := &fakeProvider{version: gccVersion(t, dir)}
+			p.compile = func(_ context.Context, spec *sandbox.Spec) (sandbox.Result, error) {
+				seen = append(seen, spec.Limits)
+				if slices.Contains(spec.Argv, "-Winvalid-pch") {
+					return attempt(spec)
+				}
+				return wellBehaved(spec)
+			}
+			e := newEngineWith(t, judge.Config{Provider: p, Slots: 1, ScratchDir: dir, Languages: withSmallHeader(t)})
+			if err := e.Precompile(t.Context(), "x"); err != nil {
+				t.Fatal(err)
+			}
+			r, err := e.Judge(t.Context(), newTask(newPackage(t, "1", "1"), "x", "#include <string.h>\n"), quiet)
+			if err != nil || r.Verdict != verdict.AC || r.Compile.Precompiled || r.Compile.Log != "" {
+				t.Fatalf("%+v, %v", r, err)
+			}
+			if len(seen) != 2 || seen[0].CPU*2 != seen[1].CPU || seen[0].Wall*2 != seen[1].Wall || seen[0].MemoryBytes != seen[1].MemoryBytes {
+				t.Errorf("limits of the attempts: %+v", seen)
+			}
+		})
+	}
+}
+
+// logging is a success with something in the log.
+func logging(text string) func(*sandbox.Spec) (sandbox.Result, error) {
+	return func(spec *sandbox.Spec) (sandbox.Result, error) {
+		if _, err := io.WriteString(spec.Stderr, text); err != nil {
+			return sandbox.Result{}, err
+		}
+		return wellBehaved(spec)
+	}
+}
+
+// gccVersion is what the compiler that made the header below dir said.
+func gccVersion(t *testing.T, dir string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(dir, "headers/x/manifest.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var m struct{ Version string }
+	if err := json.Unmarshal(text, &m); err != nil {
+		t.Fatal(err)
+	}
+	return m.Version + "\n"
 }

@@ -150,7 +150,11 @@ func (v *evaluation) compile(ctx context.Context) (err error) {
 		return asFault(ctx, err, "write source")
 	}
 	inBox := sandbox.SourceDir + "/" + v.lang.Source
-	b, err := v.e.compileSource(ctx, v.core.compile, v.lang, v.lang.CompileLimits(v.task.Package.Manifest.Limits),
+	compile := v.e.compileSource
+	if v.task.fresh {
+		compile = v.e.buildSource
+	}
+	b, err := compile(ctx, v.core.compile, v.lang, v.lang.CompileLimits(v.task.Package.Manifest.Limits),
 		[]sourceFile{{v.lang.Source, v.task.Source}},
 		append([]sandbox.Mount{{Host: source, Box: inBox}}, tools.compile...), []string{inBox}, v.dir)
 	if err != nil {

@@ -1,6 +1,7 @@
 package judge_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -25,6 +26,7 @@ import (
 type fakeProvider struct {
 	compile, run, check func(context.Context, *sandbox.Spec) (sandbox.Result, error)
 	openErr             error
+	version             string // what compilers say; empty is "fake 1.0"
 
 	mu             sync.Mutex
 	opened, closed int
@@ -73,7 +75,7 @@ func (b *fakeBox) Run(ctx context.Context, spec *sandbox.Spec) (sandbox.Result, 
 		sandbox.ProfileCompile: b.p.compile, sandbox.ProfileRun: b.p.run, sandbox.ProfileChecker: b.p.check,
 	}[spec.Profile]
 	if len(spec.Argv) == 2 && spec.Argv[1] == "--version" {
-		_, err := io.WriteString(spec.Stdout, "fake 1.0\nmore\n")
+		_, err := io.WriteString(spec.Stdout, cmp.Or(b.p.version, "fake 1.0\nmore\n"))
 		return sandbox.Result{}, err
 	}
 	if play != nil {

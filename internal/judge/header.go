@@ -1,7 +1,6 @@
 package judge
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/gavel-oj/gavel/internal/language"
 	"github.com/gavel-oj/gavel/internal/sandbox"
@@ -18,11 +18,8 @@ import (
 // precompiledDir is where compile boxes find a compiled header, read-only.
 const precompiledDir = sandbox.ProgramDir + "/precompiled"
 
-// What making a header may leave; everything else is limited as any compile.
-const (
-	headerFileBytes = 512 << 20
-	headerDiskBytes = 768 << 20
-)
+// headerRetry is when a header that the machine failed to make is tried again.
+const headerRetry = 10 * time.Minute
 
 // headers are the compiled headers by language. One is made in the background
 // and used from then on; without it, compiles only take longer.
@@ -42,6 +39,7 @@ type header struct {
 	ready *readyHeader  // nil: not there
 	busy  chan struct{} // not nil while it is being prepared; closed then
 	err   error         // why it was not there after the last time
+	tried time.Time     // when that was
 }
 
 // readyHeader is a checked header. It is read-only.
@@ -60,7 +58,14 @@ func (e *Engine) header(ctx context.Context, lang *language.Language) *readyHead
 	e.headers.mu.Lock()
 	h := e.headers.byLang[lang.ID]
 	if h == nil || h.ready == nil {
+		again := h != nil && h.busy == nil && machineFailed(h.err) && e.clock.Now().Sub(h.tried) >= headerRetry
+		if again {
+			h.tried = e.clock.Now()
+		}
 		e.headers.mu.Unlock()
+		if again {
+			e.prepareInBackground(ctx, []*language.Language{lang})
+		}
 		return nil
 	}
 	ready := h.ready
@@ -160,7 +165,7 @@ func (e *Engine) prepareHeader(ctx context.Context, lang *language.Language) err
 	ready, err := e.loadOrMakeHeader(ctx, lang)
 	e.headers.mu.Lock()
 	defer e.headers.mu.Unlock()
-	h.ready, h.err = ready, err
+	h.ready, h.err, h.tried = ready, err, e.clock.Now()
 	close(h.busy)
 	h.busy = nil
 	return err
@@ -206,127 +211,10 @@ func (e *Engine) loadOrMakeHeader(ctx context.Context, lang *language.Language) 
 	return h, nil
 }
 
-// makeHeader compiles lang's header into dir, in a box.
-func (e *Engine) makeHeader(ctx context.Context, box *lazyBox, lang *language.Language, tools *toolchain, dir string) (*headerManifest, error) {
-	tmp, err := e.scratch.newTask()
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = os.RemoveAll(tmp) }()
-	parts, err := e.headerParts(ctx, box, lang, tools, tmp)
-	if err != nil {
-		return nil, err
-	}
-	source, err := headerAmong(parts, lang.Precompile.Header)
-	if err != nil {
-		return nil, err
-	}
-	m := &headerManifest{Version: tools.version, Command: lang.CompileArgv(lang.Precompile.ForHeader(source)...), Env: lang.CompileEnv()}
-	if err := m.addParts(parts); err != nil {
-		return nil, err
-	}
-	made, err := e.compileFor(ctx, box, lang, tools.compile, tmp, lang.Precompile.ForHeader(source))
-	if err != nil {
-		return nil, fmt.Errorf("compile %s: %w", lang.Precompile.Header, err)
-	}
-
-	work := filepath.Join(tmp, "made")
-	include := filepath.Join(work, includeDir)
-	file := filepath.Join(include, lang.Precompile.File)
-	if err := errors.Join(makeDirs(tmp, filepath.Dir(file)), os.Rename(made, file), os.Chmod(file, 0o444)); err != nil {
-		return nil, err
-	}
-	if m.SHA256, err = hashFile(file); err != nil {
-		return nil, err
-	}
-	if err := m.write(work); err != nil {
-		return nil, err
-	}
-	if err := e.proveHeader(ctx, box, lang, tools, tmp, file); err != nil {
-		return nil, fmt.Errorf("the compiler does not use what it made: %w", err)
-	}
-	return m, errors.Join(os.RemoveAll(dir), os.Rename(work, dir)) // H2
-}
-
-// headerParts asks the compiler what the header is made of, itself included.
-func (e *Engine) headerParts(ctx context.Context, box *lazyBox, lang *language.Language, tools *toolchain, tmp string) ([]string, error) {
-	list, err := e.compileFor(ctx, box, lang, tools.compile, tmp, lang.Precompile.List)
-	if err != nil {
-		return nil, fmt.Errorf("list what %s is made of: %w", lang.Precompile.Header, err)
-	}
-	rule, err := os.ReadFile(list)
-	if err != nil {
-		return nil, err
-	}
-	parts, err := partsOfRule(string(rule))
-	if err != nil {
-		return nil, err
-	}
-	parts = append(parts, lang.CompileArgv()[0])
-	if argv := lang.PrecompileToolsArgv(); argv != nil {
-		text, err := e.ask(ctx, box, lang, tools.compile, argv)
-		if err != nil {
-			return nil, err
-		}
-		parts = append(parts, strings.Fields(text)...)
-	}
-	return cleanParts(parts)
-}
-
-// compileFor runs the compile step on other words than sources and returns
-// what it made. The limits are the language's, but for the size of files.
-func (e *Engine) compileFor(ctx context.Context, box *lazyBox, lang *language.Language, mounts []sandbox.Mount, tmp string, words []string) (string, error) {
-	limits := lang.Compile.Limits
-	limits.FileBytes = max(limits.FileBytes, headerFileBytes)
-	limits.DiskBytes = max(limits.DiskBytes, headerDiskBytes)
-	dir, err := os.MkdirTemp(tmp, "")
-	if err != nil {
-		return "", err
-	}
-	b, err := e.build(ctx, box, lang, limits, mounts, words, dir)
-	switch {
-	case err != nil:
-		return "", err
-	case !b.compile.OK || b.compile.Log != "":
-		return "", fmt.Errorf("the compiler says: %.1000s", b.compile.Log)
-	}
-	return b.program, nil
-}
-
-// proveHeader compiles a source in a place where the header itself is not fit
-// for use, so that only the compiled one makes it succeed.
-func (e *Engine) proveHeader(ctx context.Context, box *lazyBox, lang *language.Language, tools *toolchain, tmp, file string) error {
-	p := lang.Precompile
-	include := filepath.Join(tmp, "proof")
-	linked, unfit := filepath.Join(include, p.File), filepath.Join(include, p.Header)
-	source := filepath.Join(tmp, lang.Source)
-	if err := errors.Join(
-		makeDirs(tmp, filepath.Dir(linked)), makeDirs(tmp, filepath.Dir(unfit)), os.Link(file, linked),
-		writeFile(unfit, strings.NewReader("#error the compiled header is not used\n"), 0o444),
-		writeFile(source, strings.NewReader("#include <"+p.Header+">\nint main() { return 0; }\n"), 0o444),
-	); err != nil {
-		return err
-	}
-	inBox := sandbox.SourceDir + "/" + lang.Source
-	mounts := append(slices.Clone(tools.compile), sandbox.Mount{Host: source, Box: inBox}, sandbox.Mount{Host: include, Box: precompiledDir})
-	_, err := e.compileFor(ctx, box, lang, mounts, tmp, p.ForSources(precompiledDir, inBox))
-	return err
-}
-
-// makeDirs makes what is missing of dir below base, for boxes to read.
-func makeDirs(base, dir string) error {
-	rel, err := filepath.Rel(base, dir)
-	if err != nil {
-		return err
-	}
-	at := base
-	for elem := range strings.SplitSeq(rel, string(filepath.Separator)) {
-		at = filepath.Join(at, elem)
-		if err := makeDir(at); err != nil && !errors.Is(err, os.ErrExist) {
-			return err
-		}
-	}
-	return nil
+// machineFailed reports whether err may be another one later.
+func machineFailed(err error) bool {
+	f, ok := errors.AsType[*Fault](err)
+	return ok && f.Blame == BlameHost
 }
 
 // withHeader are those languages offered that have a header to compile ahead,
@@ -358,5 +246,5 @@ func usesHeader(lang *language.Language, files []sourceFile) bool {
 // mustRedo reports whether a compile log shows that it would be another one
 // without the compiled header.
 func mustRedo(lang *language.Language, log string) bool {
-	return slices.ContainsFunc(lang.Precompile.Redo, func(s string) bool { return bytes.Contains([]byte(log), []byte(s)) })
+	return slices.ContainsFunc(lang.Precompile.Redo, func(s string) bool { return strings.Contains(log, s) })
 }

@@ -12,9 +12,6 @@ import (
 	"syscall"
 	"testing"
 	"testing/fstest"
-	"time"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/gavel-oj/gavel/internal/judge"
 	"github.com/gavel-oj/gavel/internal/language"
@@ -258,108 +255,6 @@ func TestHeadersThatCannotBeUsedAreLeftOut(t *testing.T) {
 	}
 }
 
-// sameSources are compiled with the header and without, and must not differ.
-var sameSources = []struct {
-	name, source string
-	used         bool // the header, to the end
-}{
-	{"hello", bitsHello, true},
-	{"a bit of everything", `// by nobody
-#include <bits/stdc++.h>
-using namespace std;
-template <class T> struct tree { map<T, vector<T>> m; void add(T a, T b) { m[a].push_back(b); } };
-int main() {
-    tree<string> t; string a, b; regex re("a+b");
-    while (cin >> a >> b) t.add(a, b);
-    for (auto &[k, v] : t.m) { sort(v.begin(), v.end()); cout << k << v.size() << regex_match(k, re); }
-    mt19937 r(7); thread([&] { cout << r(); }).join();
-    cout << setprecision(9) << sin(1.5) << __COUNTER__ << __LINE__ << '\n';
-}
-`, true},
-	{"options after the header", "#include <bits/stdc++.h>\n#pragma GCC optimize(\"O3,unroll-loops\")\n#pragma GCC target(\"avx2\")\nint main(){std::vector<int> v(99);std::iota(v.begin(),v.end(),1);std::cout<<std::accumulate(v.begin(),v.end(),0);}\n", true},
-	{"options before the header", "#pragma GCC optimize(\"O3,unroll-loops\")\n#pragma GCC target(\"avx2\")\n#include <bits/stdc++.h>\nint main(){std::vector<int> v(99);std::iota(v.begin(),v.end(),1);std::cout<<std::accumulate(v.begin(),v.end(),0);}\n", false},
-	{"a macro that changes the header", "#define _GLIBCXX_DEBUG\n#include <bits/stdc++.h>\nint main(){std::vector<int> v(9);std::cout<<v[3]<<v.size();}\n", false},
-	{"the header twice", "#include <bits/stdc++.h>\n#define NDEBUG\n#include <bits/stdc++.h>\nint main(){assert(0);std::cout<<1;}\n", true},
-	{"a warning in the source", "#include <bits/stdc++.h>\nint f(){}\nint main(){std::cout<<1;}\n", true},
-	{"a warning by the header's macro", "#include <bits/stdc++.h>\n#warning In file included from nowhere\nint main(){std::cout<<1;}\n", false},
-	{"an error in the source", "#include <bits/stdc++.h>\nint main(){std::vectr<int> v;cout<<1;}\n", false},
-	{"an error deep in the header", "#include <bits/stdc++.h>\nstruct S{};\nint main(){std::vector<S> v(3);std::sort(v.begin(),v.end());std::set<S> s;s.insert(S{});}\n", false},
-	{"an error that names a header", "#include <bits/stdc++.h>\nusing namespace std;\nint count;int main(){count=1;y1=2;unordered_map<pair<int,int>,int> m;}\n", false},
-	{"an open end", "#include <bits/stdc++.h>\nint main(){", false},
-	{"no main", "#include <bits/stdc++.h>\n", false},
-	{"asks for the compiled header", "#include <bits/stdc++.h>\n#include \"/box/precompiled/bits/stdc++.h.gch\"\nint main(){}\n", false},
-}
-
-// TestCompiledHeadersChangeNothing also measures them: only with a real and
-// large header is there something to gain.
-func TestCompiledHeadersChangeNothing(t *testing.T) {
-	p := realProvider(t)
-	dirs := map[bool]string{true: filepath.Join(t.TempDir(), "with"), false: filepath.Join(t.TempDir(), "without")}
-	with := newEngineWith(t, judge.Config{Provider: p, Slots: 1, ScratchDir: dirs[true]})
-	without := newEngineWith(t, judge.Config{Provider: p, Slots: 1, ScratchDir: dirs[false], NoPrecompiledHeaders: true})
-	if err := errors.Join(with.Precompile(t.Context(), "cpp20"), without.Precompile(t.Context(), "cpp20")); err != nil {
-		t.Fatal(err)
-	}
-	if left, err := os.ReadDir(filepath.Join(dirs[false], "headers")); err != nil || len(left) > 0 {
-		t.Errorf("made though not wanted: %v, %v", left, err)
-	}
-	pkg := newPackage(t, "b ab\naab x\n", "does not matter")
-	programs := func(dir string) map[string]string {
-		found, err := filepath.Glob(filepath.Join(dir, "compiled/*"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		programs := make(map[string]string)
-		for _, f := range found {
-			text, err := os.ReadFile(f)
-			if err != nil {
-				t.Fatal(err)
-			}
-			key, _, _ := strings.Cut(filepath.Base(f), ".")
-			programs[key] = string(text)
-		}
-		return programs
-	}
-	var cpu [2]time.Duration
-	for _, tt := range sameSources {
-		t.Run(tt.name, func(t *testing.T) {
-			a, err := with.Judge(t.Context(), newTask(pkg, "cpp20", tt.source), quiet)
-			if err != nil {
-				t.Fatal(err)
-			}
-			b, err := without.Judge(t.Context(), newTask(pkg, "cpp20", tt.source), quiet)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if a.Compile.Precompiled != tt.used || b.Compile.Precompiled {
-				t.Errorf("header used: %t, want %t; without: %t", a.Compile.Precompiled, tt.used, b.Compile.Precompiled)
-			}
-			if a.Compile.OK != b.Compile.OK || a.Compile.LogCut != b.Compile.LogCut || a.Compile.Fired != b.Compile.Fired || a.Verdict != b.Verdict {
-				t.Errorf("with:\n%+v\nwithout:\n%+v", a.Compile, b.Compile)
-			}
-			if diff := cmp.Diff(b.Compile.Log, a.Compile.Log); diff != "" {
-				t.Errorf("log differs: %s", diff)
-			}
-			if tt.used {
-				cpu[0], cpu[1] = cpu[0]+a.Compile.CPU, cpu[1]+b.Compile.CPU
-			}
-		})
-	}
-	a, b := programs(dirs[true]), programs(dirs[false])
-	if len(a) != len(b) || len(a) < 7 {
-		t.Errorf("%d programs with, %d without", len(a), len(b))
-	}
-	for key, program := range b {
-		if a[key] != program {
-			t.Errorf("a program of %d bytes differs from one of %d bytes", len(a[key]), len(program))
-		}
-	}
-	t.Logf("CPU of compiling: %v with, %v without", cpu[0], cpu[1])
-	if cpu[0] > cpu[1] {
-		t.Error("compiling takes longer with the header")
-	}
-}
-
 // TestASubmissionCannotPoisonWhatIsCompiled has sources that are shell scripts
 // which their compiler runs: no real compiler can be made to do as much. What
 // they manage to do is what their program prints.
@@ -450,5 +345,3 @@ exit 0
 		t.Errorf("%v, %v", kept, err)
 	}
 }
-
-const bitsHello = "#include <bits/stdc++.h>\nint main(){std::cout<<\"Hello World!\\n\";}\n"

@@ -41,6 +41,7 @@ type Task struct {
 	Package    *problem.Package
 	Limits     Limits
 	Stop       StopRule
+	fresh      bool // the compiler itself is asked, never the cache
 	// Wrong, when set, gets the output of each test that is WA, open at its
 	// start and only until it returns. It is called for several tests at once,
 	// and also for some that are then skipped because an earlier one failed.

@@ -69,7 +69,7 @@ func (e *Engine) selfTest(ctx context.Context, lang *language.Language) (Offer, 
 	}
 	report, err := e.Judge(ctx, Task{
 		Source: []byte(lang.SelfTest.Source), SourceName: lang.Source, Language: lang.ID,
-		Package: pkg, Limits: Limits(limits), Stop: StopFirst,
+		Package: pkg, Limits: Limits(limits), Stop: StopFirst, fresh: true,
 	}, func(Progress) {})
 	offer.Took = e.clock.Now().Sub(from)
 	offer.Version, _ = e.versions.get(lang.ID)
