@@ -123,14 +123,11 @@ var programs = map[string][]string{
 	"cmd/gavel-drill": {
 		"github.com/alecthomas/kong",
 		"github.com/cenkalti/backoff/v5",
-		"github.com/danielgtaylor/huma/v2",
 		"github.com/goccy/go-yaml",
 		"github.com/google/uuid",
 		"github.com/jackc/pgx/v5",
 		"github.com/klauspost/compress",
 		"github.com/pressly/goose/v3",
-		"github.com/prometheus/client_golang",
-		"golang.org/x/sync",
 		"golang.org/x/sys",
 	},
 	"cmd/gavel": {

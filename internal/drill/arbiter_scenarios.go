@@ -51,6 +51,7 @@ func arbiterKilled(t *T) {
 	for i := range 5 {
 		s.worker(fmt.Sprintf("w%d", i), "", 10)
 	}
+	s.watch(outage, "", nil)
 	var held, waiting []int64
 	for range 50 {
 		held = append(held, s.submit("*: AC when finish"))
@@ -82,7 +83,7 @@ func arbiterKilled(t *T) {
 		s.awaitFinal(id, 60*time.Second)
 	}
 	if n := s.number(`select count(*) from (select submission_id, lag(submission_id) over (order by granted_at, lease_gen, submission_id) as before
-  from attempts where submission_id >= $1) x where before > submission_id`, waiting[0]); n != 0 {
+  from attempts where submission_id = any($1)) x where before > submission_id`, waiting); n != 0 {
 		t.Errorf("%d waiting jobs were overtaken by younger ones", n)
 	}
 	s.settle(20 * time.Second)
@@ -119,14 +120,17 @@ func leaderKilled(t *T) {
 	s.worker("one", line.url(), 2)
 	running := s.submit("*: AC when finish")
 	s.awaitJudging(running, "one")
+	site, err := client.New(line.url(), s.token, client.Options{UserAgent: "gavel-drill"})
+	s.must(err, "client of the site")
+	s.watch(outage, line.url(), site)
 	s.api = standby.api
-	hand := s.caller("hand", standby.url, 1, bystanderLanguage)
+	hand := s.caller("hand", standby.url, 1, handLanguage)
 	worst := time.Duration(0)
 	for i := range t.rounds(5) {
 		if i > 0 { // the roles change
 			s.restartAsStandby(leader)
 			leader, standby = standby, leader
-			hand.api, s.api = s.caller("hand", standby.url, 1).api, standby.api
+			hand.api, s.api = s.caller("hand", standby.url, 1, handLanguage).api, standby.api
 			hand.session = uuid.NewString()
 			hand.previous = ""
 		}
@@ -159,7 +163,7 @@ func (s *stand) restartAsStandby(a *arbiterProcess) {
 
 // handIn is a submission for the hand of a scenario.
 func (s *stand) handIn(api *client.Client) int64 {
-	sub, err := api.SubmissionCreate(s.ctx, gavelapi.NewSubmission{Problem: "p", Language: bystanderLanguage, Source: "by hand"}, "")
+	sub, err := api.SubmissionCreate(s.ctx, gavelapi.NewSubmission{Problem: "p", Language: handLanguage, Source: "by hand"}, "")
 	s.must(err, "submit")
 	s.owe(sub.ID, nil)
 	return sub.ID
@@ -171,7 +175,7 @@ func leaderFrozen(t *T) {
 		s.worker(n, line.url(), 2)
 	}
 	s.watch(silentLimit+3*time.Second, line.url(), standby.api)
-	hand := s.caller("hand", standby.url, 1, "c")
+	hand := s.caller("hand", standby.url, 1, handLanguage)
 	var jobs []int64
 	more := func(n int) {
 		for range n {
@@ -179,15 +183,13 @@ func leaderFrozen(t *T) {
 		}
 	}
 	more(12)
-	sub, err := standby.api.SubmissionCreate(t.ctx, gavelapi.NewSubmission{Problem: "p", Language: "c", Source: "by hand"}, "")
-	s.must(err, "submit")
-	s.owe(sub.ID, nil)
+	s.handIn(standby.api)
 	t.wait(300 * time.Millisecond)
+	old := s.caller("latecomer", leader.url, 4)
 	began := t.Clock.Now()
 	leader.freeze()
 	t.did("froze the leader with work in flight")
 	// Calls pile up at the frozen one; they are answered when it thaws.
-	old := s.caller("latecomer", leader.url, 4)
 	type answer struct {
 		leases []gavelapi.Lease
 		err    error

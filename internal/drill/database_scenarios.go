@@ -30,12 +30,17 @@ var databaseScenarios = []Scenario{
 	},
 }
 
+// outage is the longest that a bystander may wait when the database is away: as
+// long as it is, and until workers dare to ask again.
+const outage = time.Minute
+
 // during has five workers judge while harm is done, and checks that nobody
 // needs an operator afterwards. Verdicts fall while the database is away.
 func (s *stand) during(harm, mend func()) {
 	for _, n := range []string{"w1", "w2", "w3", "w4", "w5"} {
 		s.worker(n, "", 2)
 	}
+	s.watch(outage, "", nil)
 	var held, quick []int64
 	for range 10 {
 		held = append(held, s.submit("*: AC when finish"))
@@ -91,13 +96,16 @@ func postgresReadOnly(t *T) {
 	s := newStand(t)
 	s.serve(shortTTL, shortBeat)
 	read := func(only string) {
-		s.exec("set default_transaction_read_only = off; alter system set default_transaction_read_only = " + only)
+		s.exec("alter system set default_transaction_read_only = " + only)
 		s.exec("select pg_reload_conf()")
 	}
 	s.during(func() {
 		read("on")
 		s.until(10*time.Second, "calls are answered 503", func() bool {
-			_, err := s.api.SubmissionCreate(t.ctx, gavelapi.NewSubmission{Problem: "p", Language: language, Source: "x"}, "")
+			sub, err := s.api.SubmissionCreate(t.ctx, gavelapi.NewSubmission{Problem: "p", Language: language, Source: "*: AC after 1ms"}, "")
+			if err == nil {
+				s.owe(sub.ID, nil)
+			}
 			return client.StatusOf(err) == 503
 		})
 		t.did("made PostgreSQL read-only: calls get 503")

@@ -40,7 +40,7 @@ func frozenWorker(t *T) {
 	}
 	victim := s.worker("victim", door, 1)
 	s.awaitFinal(s.submit("*: AC after 0s"), 20*time.Second)
-	other := s.caller("other", door, 1, bystanderLanguage)
+	other := s.caller("other", door, 1, handLanguage)
 	stock := func() {
 		for open := s.number("select count(*) from jobs where state = 'pending'"); open < 40; open++ {
 			s.submit("*: AC after 0s")

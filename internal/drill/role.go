@@ -3,7 +3,6 @@ package drill
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -15,10 +14,7 @@ import (
 
 	"github.com/gavel-oj/gavel/client"
 	"github.com/gavel-oj/gavel/gavelapi"
-	"github.com/gavel-oj/gavel/internal/arbiter"
 	"github.com/gavel-oj/gavel/internal/clock"
-	"github.com/gavel-oj/gavel/internal/lease"
-	"github.com/gavel-oj/gavel/internal/serve"
 	"github.com/gavel-oj/gavel/internal/store"
 	"github.com/gavel-oj/gavel/internal/worker"
 )
@@ -38,8 +34,6 @@ func Role(ctx context.Context, args []string, in io.Reader, log io.Writer) (code
 	switch args[1] {
 	case "worker":
 		err = play(ctx, in, logger, playWorker)
-	case "arbiter":
-		err = play(ctx, in, logger, playArbiter)
 	case "locker":
 		err = play(ctx, in, logger, playLocker)
 	case "small-disk":
@@ -111,34 +105,6 @@ type awayClock struct {
 }
 
 func (c awayClock) Now() time.Time { return c.System.Now().Add(c.away) }
-
-// arbiterSettings are those of the role arbiter: an arbiter as `gavel serve`
-// starts it, on a machine whose wall clock is wrong.
-type arbiterSettings struct {
-	DatabaseURL, DataDir, Listen, TokenFile string
-	ClockAway                               time.Duration
-	TTL, Heartbeat                          time.Duration
-}
-
-func playArbiter(ctx context.Context, s arbiterSettings, log *slog.Logger) error {
-	ctx, stop := signal.NotifyContext(ctx, unix.SIGTERM, unix.SIGINT)
-	defer stop()
-	settings := lease.DefaultSettings
-	settings.TTL, settings.Heartbeat = s.TTL, s.Heartbeat
-	settings.Confirm = min(settings.Confirm, settings.TTL)
-	srv, err := serve.Start(ctx, serve.Config{
-		DatabaseURL: s.DatabaseURL, DataDir: s.DataDir, Listen: s.Listen, Lease: settings,
-		Leader: arbiter.DefaultLeaderSettings, Clock: awayClock{away: s.ClockAway}, Logger: log,
-	})
-	if err != nil {
-		return err
-	}
-	_, err = srv.AdminToken(ctx, s.TokenFile)
-	if err == nil {
-		err = srv.Wait(ctx)
-	}
-	return errors.Join(err, srv.Close(ctx))
-}
 
 // lockerSettings are those of the role locker: a session of gavel's own that
 // holds the locks of a reclaim in mid-transaction, and does nothing more.

@@ -36,6 +36,7 @@ const (
 const (
 	language          = "cpp17"
 	bystanderLanguage = "python3"
+	handLanguage      = "c" // of calls that a scenario makes by hand beside both
 )
 
 const testCount = 10 // of the problem that is judged
@@ -122,11 +123,6 @@ func (s *stand) serve(ttl, beat time.Duration, flags ...string) *arbiterProcess 
 		cmd.Env = []string{"PATH=/usr/local/bin:/usr/bin:/bin"}
 		return s.start(name, cmd, 0)
 	}
-	s.launch(a)
-	return a
-}
-
-func (s *stand) launch(a *arbiterProcess) {
 	a.process = a.again()
 	a.url = "http://" + a.listen
 	first := len(s.arbiters) == 0
@@ -153,6 +149,7 @@ func (s *stand) launch(a *arbiterProcess) {
 		s.api = a.api
 		s.publish("p", testCount, 1)
 	}
+	return a
 }
 
 // restart starts an arbiter again where it was.

@@ -362,8 +362,8 @@ func oldSession(t *T) {
 	s.wantAttempts(id, "expired", "completed")
 
 	// The same by hand, with every kind of late call.
-	old := s.caller("hand", "", 1)
-	hand := s.submit("by hand")
+	old := s.caller("hand", "", 1, handLanguage)
+	hand := s.handIn(s.api)
 	dead := old.take(10 * time.Second)
 	next := old.reborn()
 	live := next.take(10 * time.Second)
