@@ -3,13 +3,13 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/lmittmann/tint"
@@ -90,17 +90,13 @@ func (s *settings) judge(ctx context.Context, w world, state *worker.State, log 
 	}
 	defer func() { err = errors.Join(err, engine.Close()) }()
 
-	results, err := engine.SelfTest(start)
+	// Before the arbiter hears of this worker: one that can judge nothing
+	// never registers.
+	offers, err := proveSome(start, engine, languages, log)
 	if err != nil {
 		if start.Err() != nil {
 			return nil // a stop during the start is an orderly one
 		}
-		return fmt.Errorf("self-test: %w", err)
-	}
-	// Before the arbiter hears of this worker: one that can judge nothing
-	// never registers.
-	offers, err := offered(results, log)
-	if err != nil {
 		return err
 	}
 	token, err := s.credentials(start, state, log)
@@ -118,7 +114,7 @@ func (s *settings) judge(ctx context.Context, w world, state *worker.State, log 
 	info := provider.Info()
 	agent, err := worker.New(worker.Config{
 		Client: c, Judge: engine, State: state, Slots: s.slots,
-		Capabilities: capabilities(info, offers), CPUMeter: info.CPUMeter,
+		Capabilities: func() gavelapi.Capabilities { return capabilities(info, offers.now()) }, CPUMeter: info.CPUMeter,
 		Clock: clock.System{}, Logger: log, Grace: s.grace,
 		CacheQuotaBytes: s.cacheBytes, MinFreeBytes: s.minFreeBytes, WatchDirs: []string{s.scratchDir},
 		CompileWall: func(id string) time.Duration {
@@ -131,6 +127,10 @@ func (s *settings) judge(ctx context.Context, w world, state *worker.State, log 
 	if err != nil {
 		return err
 	}
+	background, stopBackground := context.WithCancel(ctx)
+	var proving sync.WaitGroup
+	proving.Go(func() { offers.proveRest(background) })
+	defer func() { stopBackground(); proving.Wait() }()
 	signals := stopStart() // what came meanwhile is not lost
 	return agent.RunSignalled(ctx, signals, w.exit)
 }
@@ -150,29 +150,6 @@ func defaultSlots() int {
 		return runtime.GOMAXPROCS(0)
 	}
 	return max(1, len(slices.DeleteFunc(cpus, func(c sandbox.CPU) bool { return c.Sibling })))
-}
-
-// offered are the languages that passed their self-test. A machine without
-// any is no worker.
-func offered(results []judge.Offer, log *slog.Logger) ([]gavelapi.LanguageOffer, error) {
-	var offers []gavelapi.LanguageOffer
-	var reasons []string
-	for _, o := range results {
-		if !o.OK {
-			log.Warn("language is not offered", "language", o.Language, "reason", o.Reason)
-			reasons = append(reasons, o.Language+": "+o.Reason)
-			continue
-		}
-		log.Info("language is offered", "language", o.Language, "version", o.Version, "ms", o.Took.Milliseconds())
-		offers = append(offers, gavelapi.LanguageOffer{ID: o.Language, Version: o.Version})
-	}
-	if len(offers) == 0 {
-		return nil, &failure{
-			exitFailed, "no language passed its self-test, so there is nothing to offer:\n  " + strings.Join(reasons, "\n  "),
-			"install a compiler (g++, python3), and let gavel-worker doctor look for what is missing",
-		}
-	}
-	return offers, nil
 }
 
 func capabilities(info sandbox.Info, offers []gavelapi.LanguageOffer) gavelapi.Capabilities {

@@ -36,7 +36,7 @@ func (w *Worker) claimLoop(ctx context.Context) {
 			req = &gavelapi.ClaimRequest{
 				RequestID: uuid.NewString(), Session: w.state.session,
 				Slots: free, TotalSlots: w.cfg.Slots, WaitMS: claimWait.Milliseconds(),
-				Capabilities: w.cfg.Capabilities, Cached: w.cache.digests(maxCachedSent),
+				Capabilities: w.cfg.Capabilities(), Cached: w.cache.digests(maxCachedSent),
 			}
 		}
 		// A repeated claim keeps its id, so that an answer which was lost on

@@ -36,12 +36,15 @@ const (
 // Config is what an agent is made of. Client, Judge, StateDir, Slots and
 // Capabilities are needed; the rest has defaults.
 type Config struct {
-	Client       Arbiter
-	Judge        judge.Judge
-	StateDir     string // session, outbox and packages; one process at a time
-	State        *State // StateDir already taken by the caller, who also closes it; or nil
-	Slots        int
-	Capabilities gavelapi.Capabilities
+	Client   Arbiter
+	Judge    judge.Judge
+	StateDir string // session, outbox and packages; one process at a time
+	State    *State // StateDir already taken by the caller, who also closes it; or nil
+	Slots    int
+	// Capabilities is asked for each claim, so a worker may begin with what is
+	// ready and offer more as it becomes so. It must name a language from the
+	// start, and may be called from several goroutines.
+	Capabilities func() gavelapi.Capabilities
 	CPUMeter     string // for provenance, as sandbox.Info
 
 	Clock  clock.Clock
@@ -74,7 +77,7 @@ func (c Config) withDefaults() (Config, error) {
 		return c, errors.New("worker: no state directory is given")
 	case c.Slots < 1 || c.Slots > 1024:
 		return c, fmt.Errorf("worker: %d slots; give 1 to 1024", c.Slots)
-	case len(c.Capabilities.Languages) == 0:
+	case c.Capabilities == nil || len(c.Capabilities().Languages) == 0:
 		return c, errors.New("worker: no language passed its self-test, so there is nothing to offer")
 	case c.Grace < 0:
 		return c, errors.New("worker: the grace period is negative")

@@ -61,7 +61,7 @@ func runAsWorker() bool {
 		return accepts(t), nil
 	}}
 	w, err := New(Config{
-		Client: c, Judge: e, StateDir: os.Getenv(envState), Slots: 2, Grace: grace, Capabilities: testCapabilities,
+		Client: c, Judge: e, StateDir: os.Getenv(envState), Slots: 2, Grace: grace, Capabilities: func() gavelapi.Capabilities { return testCapabilities },
 		Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)),
 	})
 	if err != nil {

@@ -69,7 +69,7 @@ func (w *Worker) faultReport(l gavelapi.Lease, err error, stages map[string]int6
 }
 
 func (w *Worker) provenance(l gavelapi.Lease, stages map[string]int64) gavelapi.Provenance {
-	c := w.cfg.Capabilities
+	c := w.cfg.Capabilities()
 	if stages == nil {
 		stages = map[string]int64{}
 	}

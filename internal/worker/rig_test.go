@@ -114,7 +114,7 @@ func newRig(t *testing.T, arb *arbitertest.Arbiter, e judge.Judge, change func(*
 	r := &rig{t: t, arb: arb, logs: &logs{}, done: make(chan error, 1)}
 	cfg := Config{
 		Client: arb.Client(t, client.Options{}), Judge: e, StateDir: t.TempDir(), Slots: 1,
-		Capabilities: testCapabilities, CPUMeter: "cgroup2",
+		Capabilities: func() gavelapi.Capabilities { return testCapabilities }, CPUMeter: "cgroup2",
 		Logger: slog.New(slog.NewTextHandler(r.logs, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}
 	if change != nil {
