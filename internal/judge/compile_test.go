@@ -176,6 +176,21 @@ func TestTheCompileCacheEndsWithItsEngine(t *testing.T) {
 	}
 }
 
+func TestHeadersOfLanguagesThatAreGoneAreRemoved(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "scratch")
+	for _, id := range []string{"x", "cpp20", "gone"} {
+		if err := os.MkdirAll(filepath.Join(dir, "headers", id, "include"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	newEngineWith(t, judge.Config{Provider: &fakeProvider{}, Slots: 1, ScratchDir: dir, Languages: withSmallHeader(t)})
+	left, err := os.ReadDir(filepath.Join(dir, "headers"))
+	if err != nil || len(left) != 1 || left[0].Name() != "x" {
+		t.Errorf("left: %v, %v", left, err)
+	}
+}
+
 func TestSelfTestsAskTheCompilerItself(t *testing.T) {
 	t.Parallel()
 	compiles := 0

@@ -110,6 +110,7 @@ func New(cfg Config) (*Engine, error) {
 		e.memory.total = DefaultMemoryBudget()
 	}
 	e.makeCores()
+	e.removeOldHeaders()
 	if cfg.CompileCacheBytes >= 0 {
 		e.compiled = newCompileCache(s.compiled(), cmp.Or(cfg.CompileCacheBytes, DefaultCompileCacheBytes), e.log)
 	}

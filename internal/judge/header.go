@@ -217,6 +217,19 @@ func machineFailed(err error) bool {
 	return ok && f.Blame == BlameHost
 }
 
+// removeOldHeaders removes those of languages that no longer have one.
+func (e *Engine) removeOldHeaders() {
+	kept, err := os.ReadDir(e.scratch.headers())
+	for _, entry := range kept {
+		if lang, ok := e.cfg.Languages.Get(entry.Name()); !ok || lang.Precompile == nil {
+			err = errors.Join(err, os.RemoveAll(filepath.Join(e.scratch.headers(), entry.Name())))
+		}
+	}
+	if err != nil {
+		e.log.Warn("remove compiled headers that no language has", "err", err)
+	}
+}
+
 // withHeader are those languages offered that have a header to compile ahead,
 // the ones that people get by default first.
 func withHeader(languages []*language.Language, offers []Offer) (with []*language.Language) {
