@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gavel-oj/gavel/internal/judge"
 	"github.com/gavel-oj/gavel/internal/verdict"
 )
 
@@ -17,7 +18,7 @@ func BenchmarkHelloWorld(b *testing.B) {
 		{"python3", "python3", "print('Hello World!')\n"},
 	} {
 		b.Run(bench.name, func(b *testing.B) {
-			e := newEngine(b, realProvider(b), 1)
+			e := newEngineWith(b, judge.Config{Provider: realProvider(b), Slots: 1, CompileCacheBytes: -1})
 			task := newTask(newPackage(b, "", "Hello World!\n"), bench.lang, bench.source)
 			if _, err := e.Judge(b.Context(), task, quiet); err != nil { // warms boxes and version
 				b.Fatal(err)
