@@ -10,6 +10,7 @@ import (
 
 	"github.com/gavel-oj/gavel/gavelapi"
 	"github.com/gavel-oj/gavel/internal/dispatch"
+	"github.com/gavel-oj/gavel/internal/store"
 	"github.com/gavel-oj/gavel/internal/store/storedb"
 )
 
@@ -45,7 +46,11 @@ func (l *leadership) dispatchLoop(ctx context.Context) error {
 			}
 			l.stale.Store(false)
 		}
-		for l.grantOnce(ctx) {
+		for again := true; again; {
+			var err error
+			if again, err = l.grantOnce(ctx); err != nil {
+				return err
+			}
 		}
 		l.noteLoop()
 	}
@@ -82,11 +87,11 @@ type plannedGrant struct {
 }
 
 // grantOnce matches once and commits what was matched. It says whether there
-// may be more to do at once.
-func (l *leadership) grantOnce(ctx context.Context) bool {
+// may be more to do at once. An error means that this leadership must end.
+func (l *leadership) grantOnce(ctx context.Context) (again bool, err error) {
 	plan := l.plan()
 	if len(plan) == 0 {
-		return false
+		return false, nil
 	}
 	params := storedb.GrantLeasesParams{Confirm: l.a.cfg.Lease.Confirm, Shard: shard, Term: l.term}
 	for _, g := range plan {
@@ -99,14 +104,18 @@ func (l *leadership) grantOnce(ctx context.Context) bool {
 	}
 	rows, err := l.a.q.GrantLeases(ctx, l.a.db.Pool, &params)
 	if err != nil {
-		// Whether the grants happened is unknown. The waiters are sent away
-		// (their retry carries the same request id) and memory is read anew.
+		// The waiters are sent away; their retry carries the same request id.
 		l.a.log.Warn("granting failed", "jobs", len(plan), "error", err)
 		l.failPlan(plan, unavailable(err, "grant a lease"))
-		return false
+		if store.InDoubt(err) && ctx.Err() == nil {
+			// It may have happened, and, what no reading can tell, may yet
+			// happen. A new term fences it or waits for it (I4, I8).
+			return false, fmt.Errorf("the outcome of a grant is not known: %w", err)
+		}
+		return false, nil // and memory is read anew
 	}
 	l.settle(plan, rows)
-	return true
+	return true, nil
 }
 
 // plan matches under the lock and moves what matched from the queue to granting.

@@ -176,3 +176,10 @@ func IsUnavailable(err error) bool {
 	}
 	return false
 }
+
+// InDoubt says whether a statement that ended with err may have been committed
+// all the same, or may yet be: the server neither refused it nor was unreached.
+func InDoubt(err error) bool {
+	_, refused := errors.AsType[*pgconn.PgError](err)
+	return err != nil && !refused && !pgconn.SafeToRetry(err)
+}
