@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/gavel-oj/gavel/internal/dispatch"
@@ -194,7 +195,7 @@ func (l *leadership) renew() {
 func (l *leadership) stepDown(why string) {
 	l.w.trace("%s steps down from term %d: %s", l.a.name, l.term, why)
 	l.over = true
-	for _, m := range append([]*waiter(nil), l.waiters...) {
+	for _, m := range slices.Clone(l.waiters) {
 		l.answer(m, answer{status: unavailable})
 	}
 	if l.a.led == l {

@@ -88,6 +88,10 @@ func NewConfig(seed uint64) Config {
 		SlowJudge: some(0.2), Fault: some(0.3), Poison: some(0.2), Cancel: some(0.3), Skew: r.IntN(2) == 0,
 	}
 	c.Lease.AttemptCap = 1 + r.IntN(4)
+	if r.IntN(2) == 0 { // short leases: more of them run out in a history
+		ttl := time.Duration(9+r.IntN(12)) * time.Second
+		c.Lease.TTL, c.Lease.Heartbeat, c.Lease.Confirm, c.Lease.Sweep, c.Lease.ClaimWait = ttl, ttl/4, 3*time.Second, 3*time.Second, ttl/2
+	}
 	if r.IntN(4) == 0 { // judgings that outlast their leases
 		c.JudgeTime, c.SubmitEvery = 3*c.Lease.TTL, 10*time.Second
 	}

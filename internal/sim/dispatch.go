@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"slices"
 	"time"
 
 	"github.com/gavel-oj/gavel/internal/dispatch"
@@ -268,7 +269,7 @@ func (l *leadership) reconcile(before time.Duration, then func()) {
 				}
 			}
 			dropped := false
-			for _, h := range append([]*heldLease(nil), l.held...) {
+			for _, h := range slices.Clone(l.held) {
 				if !live[h.Token] && h.registered < before {
 					l.letGo(h.Token)
 					dropped = true

@@ -1,6 +1,8 @@
 package sim
 
 import (
+	"slices"
+
 	"github.com/gavel-oj/gavel/internal/dispatch"
 	"github.com/gavel-oj/gavel/internal/lease"
 )
@@ -79,7 +81,7 @@ func (l *leadership) admit(req claimRequest) (dead Session, ok bool) {
 		if succeeds {
 			dead = known.session
 		}
-		for _, m := range append([]*waiter(nil), l.waiters...) {
+		for _, m := range slices.Clone(l.waiters) {
 			if m.worker.ID == req.worker {
 				l.answer(m, answer{status: conflict})
 			}
@@ -306,13 +308,25 @@ func (a *arbiter) record(l *leadership, h Holder, rep report, then func(done boo
 	})
 }
 
-func (a *arbiter) release(k int64, t Token, reply func(answer)) {
+// dismiss sends away the waiting claims of a worker that is stopping.
+func (l *leadership) dismiss(k int64) {
+	for _, m := range slices.Clone(l.waiters) {
+		if m.worker.ID == k && m.inFlight == 0 {
+			l.answer(m, answer{status: ok})
+		}
+	}
+}
+
+func (a *arbiter) release(k int64, t Token, stopping bool, reply func(answer)) {
 	l := a.leading()
 	if l == nil {
 		reply(answer{status: unavailable})
 		return
 	}
 	a.find(l, k, t, func(job int64, outcome lease.Outcome, st status) {
+		if st == ok && stopping {
+			l.dismiss(k)
+		}
 		if st != ok || outcome != lease.Running {
 			if st == gone {
 				st = ok

@@ -1,6 +1,10 @@
 package sim
 
-import "github.com/gavel-oj/gavel/internal/lease"
+import (
+	"time"
+
+	"github.com/gavel-oj/gavel/internal/lease"
+)
 
 // strike carries out one fault of the plan.
 func (w *World) strike(s Strike) {
@@ -90,9 +94,9 @@ func (w *World) steal(k *worker) {
 			continue
 		}
 		t := r.Token
-		k.call(5e9, func(a *arbiter, reply func(answer)) { a.heartbeat(k.id, t, k.clock(), reply) }, none)
-		k.call(5e9, func(a *arbiter, reply func(answer)) { a.release(k.id, t, reply) }, none)
-		k.call(5e9, func(a *arbiter, reply func(answer)) {
+		k.call(5*time.Second, func(a *arbiter, reply func(answer)) { a.heartbeat(k.id, t, k.clock(), reply) }, none)
+		k.call(5*time.Second, func(a *arbiter, reply func(answer)) { a.release(k.id, t, true, reply) }, none)
+		k.call(5*time.Second, func(a *arbiter, reply func(answer)) {
 			a.result(k.id, report{token: t, verdict: "AC"}, reply)
 		}, none)
 		return

@@ -121,7 +121,7 @@ func (k *worker) claim() {
 				switch {
 				case k.running(g.Token) != nil:
 				case room == 0 || k.draining:
-					k.release(g.Token)
+					k.release(g.Token, k.draining)
 				default:
 					room--
 					k.serve(g)
@@ -286,12 +286,12 @@ func (k *worker) freed(r *serving) {
 }
 
 // release hands a lease back, trying for a while.
-func (k *worker) release(t Token) {
+func (k *worker) release(t Token, stopping bool) {
 	tries := 0
 	var try func()
 	try = func() {
 		tries++
-		k.call(5*time.Second, func(a *arbiter, reply func(answer)) { a.release(k.id, t, reply) }, func(ans answer) {
+		k.call(5*time.Second, func(a *arbiter, reply func(answer)) { a.release(k.id, t, stopping, reply) }, func(ans answer) {
 			if ans.status != ok && tries < 4 {
 				k.after(k.w.between(100*time.Millisecond, time.Second), try)
 			}
@@ -307,7 +307,7 @@ func (k *worker) drain(d time.Duration) {
 		if r.phase != reporting {
 			r.dead = true
 			k.runs = slices.Delete(k.runs, slices.Index(k.runs, r), slices.Index(k.runs, r)+1)
-			k.release(r.Token)
+			k.release(r.Token, true)
 		}
 	}
 	k.after(d, func() {
