@@ -28,7 +28,7 @@ const (
 var arbiterScenarios = []Scenario{
 	{
 		Name: "a6-arbiter-killed", What: "the only arbiter is killed with 50 leases in flight and 20 jobs waiting, and restarted", script: arbiterKilled,
-		Fires: "grace of a new leadership; order by id", Sabotage: "it comes back only when the leases are over, and has no grace to give",
+		Fires: "grace of a new leadership; order by id", Sabotage: "it gives no grace, and comes back when the leases are over",
 	},
 	{
 		Name: "a7-leader-killed", What: "the leader is killed while a standby waits", script: leaderKilled,
@@ -36,11 +36,11 @@ var arbiterScenarios = []Scenario{
 	},
 	{
 		Name: "a7-leader-frozen", What: "the leader is frozen, replaced, and thawed", script: leaderFrozen,
-		Fires: "the row's expiry; the term in every write; silence after 3 s without renewal",
+		Fires: "the row's expiry; the term in every write; silence after 3 s without renewal", Sabotage: "leadership never expires, as with a lock alone",
 	},
 	{
 		Name: "a7-leader-cut-off", What: "the leader's line to the database is cut (TCP, in a network namespace)", script: leaderCutOff,
-		Fires: "the row's expiry; keep-alives and tcp_user_timeout on both ends",
+		Fires: "the row's expiry; keep-alives and tcp_user_timeout on both ends", Sabotage: "leadership never expires, as with a lock alone",
 	},
 }
 
@@ -65,6 +65,7 @@ func arbiterKilled(t *T) {
 	a.kill()
 	t.did("killed the arbiter with 50 leases in flight")
 	if t.Sabotage {
+		s.withoutGrace()
 		t.wait(ttl + time.Second)
 	} else {
 		t.wait(500 * time.Millisecond)
@@ -171,6 +172,9 @@ func (s *stand) handIn(api *client.Client) int64 {
 
 func leaderFrozen(t *T) {
 	s, leader, standby, line := pair(t, 6*time.Second)
+	if t.Sabotage {
+		s.withoutExpiry()
+	}
 	for _, n := range []string{"one", "two", "three"} {
 		s.worker(n, line.url(), 2)
 	}
@@ -250,6 +254,9 @@ func leaderCutOff(t *T) {
 	s.connect(socketURL)
 	standby := s.serve(6*time.Second, shortBeat)
 	hand := s.caller("hand", standby.url, 1)
+	if t.Sabotage {
+		s.withoutExpiry()
+	}
 	standby.kill()
 	leader := &arbiterProcess{}
 	cmd := exec.Command(t.Gavel, "serve", "--database-url", "postgres://gavel_owner@127.0.0.1:5432/gavel?sslmode=disable",

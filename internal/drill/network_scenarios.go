@@ -27,7 +27,7 @@ var networkScenarios = []Scenario{
 	},
 	{
 		Name: "a21-nobody-tells-the-leader", What: "work is stored behind the leader's back (NOTIFY does not exist here by design)", script: untold,
-		Fires: "the catch-up scan",
+		Fires: "the catch-up scan", Sabotage: "the scan sees nothing",
 	},
 	{
 		Name: "a22-bad-lines-and-clients", What: "slow-loris, half-open lines, 100 MB bodies, bad JSON, wrong tokens, a third of calls cut", script: badClients,
@@ -137,6 +137,9 @@ func untold(t *T) {
 	s.watch(calm, "", nil)
 	s.worker("one", "", 4)
 	s.awaitFinal(s.submit("*: AC after 1ms"), 10*time.Second)
+	if t.Sabotage {
+		s.withoutScan()
+	}
 	var ids []int64
 	for range 20 {
 		ids = append(ids, s.submitTo(standby.api, "*: AC after 1ms"))

@@ -86,7 +86,7 @@ func playWorker(ctx context.Context, s workerSettings, log *slog.Logger) error {
 	}
 	w, err := worker.New(worker.Config{
 		Client: c, Judge: actor{name: s.Name, gates: s.Gates, clk: clk, log: log}, StateDir: s.StateDir, Slots: s.Slots,
-		Capabilities: capabilities, Clock: clk, Logger: log,
+		Capabilities: func() gavelapi.Capabilities { return capabilities }, Clock: clk, Logger: log,
 	})
 	if err != nil {
 		return err

@@ -46,10 +46,11 @@ type Figure struct {
 
 // Verdicts on a scenario.
 const (
-	OK      = "ok"
-	Failed  = "failed"
-	Skipped = "skipped" // this machine lacks something
-	Missing = "missing" // gavel lacks something
+	OK          = "ok"
+	Failed      = "failed"
+	Skipped     = "skipped" // this machine lacks something
+	Missing     = "missing" // gavel lacks something
+	Interrupted = "interrupted"
 )
 
 // Result is what became of a scenario.
@@ -115,6 +116,7 @@ func Run(ctx context.Context, s Scenario, o Options) Result {
 	if limit == 0 {
 		limit = defaultLimit
 	}
+	parent := ctx
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, errScenarioLimit)
 	defer cancel()
 	t.ctx = ctx
@@ -130,6 +132,9 @@ func Run(ctx context.Context, s Scenario, o Options) Result {
 	<-done
 	if ctx.Err() != nil {
 		t.Errorf("%v", context.Cause(ctx))
+	}
+	if parent.Err() != nil {
+		t.result.Verdict = Interrupted
 	}
 	for _, undo := range slices.Backward(t.cleanups) {
 		undo()

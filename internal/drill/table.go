@@ -10,9 +10,9 @@ import (
 
 // Summary adds the results of a run up.
 type Summary struct {
-	OK, Failed, Skipped, Missing        int
-	Jobs, Lost, Duplicated, Stale, Late int
-	Figures                             []Figure
+	OK, Failed, Skipped, Missing, Interrupted int
+	Jobs, Lost, Duplicated, Stale, Late       int
+	Figures                                   []Figure
 }
 
 // Summarize adds results up.
@@ -28,6 +28,8 @@ func Summarize(results []Result) Summary {
 			sum.Skipped++
 		case Missing:
 			sum.Missing++
+		case Interrupted:
+			sum.Interrupted++
 		}
 		sum.Jobs += r.Jobs
 		sum.Lost += r.Lost
@@ -88,6 +90,9 @@ func Table(w io.Writer, results []Result) error {
 		if r.Dir != "" {
 			fmt.Fprintln(w, "  its logs are in "+r.Dir)
 		}
+	}
+	if sum.Interrupted > 0 {
+		fmt.Fprintln(w, "\ninterrupted: the rest was not run")
 	}
 	_, err := fmt.Fprintf(w, "\n%d ok, %d failed, %d skipped, %d not yet; %d jobs: %d lost, %d recorded twice, %d stale; %d late reports discarded\n",
 		sum.OK, sum.Failed, sum.Skipped, sum.Missing, sum.Jobs, sum.Lost, sum.Duplicated, sum.Stale, sum.Late)

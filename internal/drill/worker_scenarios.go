@@ -23,11 +23,11 @@ var workerScenarios = []Scenario{
 	},
 	{
 		Name: "a2-cut-off-worker", What: "a worker is cut off while its job is judged by another, and reports late", script: cutOffWorker,
-		Fires: "the token of the dead lease: discarded, kept as evidence",
+		Fires: "the token of the dead lease: discarded, kept as evidence", Sabotage: "late reports are applied",
 	},
 	{
 		Name: "a3-same-worker-again", What: "a worker holds a job anew when its own old report arrives", script: sameWorkerAgain,
-		Fires: "token and generation, not the worker's name", Sabotage: "the old report is sent with the new token",
+		Fires: "token and generation, not the worker's name", Sabotage: "late reports are applied",
 	},
 	{
 		Name: "a9-died-before-reporting", What: "a worker dies between judging and reporting, twice", script: diedBeforeReporting,
@@ -47,7 +47,7 @@ var workerScenarios = []Scenario{
 	},
 	{
 		Name: "a19-old-session-lingers", What: "a worker restarts under its name while its old connection lingers", script: oldSession,
-		Fires: "sessions: the old one's tokens are dead",
+		Fires: "sessions: the old one's tokens are dead", Sabotage: "late reports are applied",
 	},
 }
 
@@ -84,6 +84,9 @@ func workerKilled(t *T) {
 func cutOffWorker(t *T) {
 	s := newStand(t)
 	a := s.serve(shortTTL, shortBeat)
+	if t.Sabotage {
+		s.withoutFencing()
+	}
 	s.watch(calm, "", nil)
 	line := t.relay(a.listen)
 	s.worker("one", line.url(), 1)
@@ -113,6 +116,9 @@ func cutOffWorker(t *T) {
 func sameWorkerAgain(t *T) {
 	s := newStand(t)
 	s.serve(shortTTL, shortBeat)
+	if t.Sabotage {
+		s.withoutFencing()
+	}
 	w := s.caller("one", "", 1)
 	id := s.submit("by hand")
 	first := w.take(10 * time.Second)
@@ -124,9 +130,6 @@ func sameWorkerAgain(t *T) {
 		t.Errorf("job %d generation %d after job %d generation %d", second.JobID, second.LeaseGen, first.JobID, first.LeaseGen)
 	}
 	t.did("the same worker holds generation %d and reports for generation %d", second.LeaseGen, first.LeaseGen)
-	if t.Sabotage {
-		first = second
-	}
 	w.wantReport(first.LeaseToken, "WA", gavelapi.OutcomeDiscarded)
 	s.must(w.beat(second.LeaseToken), "the new lease is alive")
 	w.wantReport(second.LeaseToken, "AC", gavelapi.OutcomeRecorded)
@@ -336,6 +339,9 @@ func cancels(t *T) {
 func oldSession(t *T) {
 	s := newStand(t)
 	a := s.serve(shortTTL, shortBeat)
+	if t.Sabotage {
+		s.withoutFencing()
+	}
 	s.watch(calm, "", nil)
 	line := t.relay(a.listen)
 	one := s.worker("one", line.url(), 1)
