@@ -117,7 +117,7 @@ func (c *compileCache) enter(ctx context.Context, key string) (hit *compiled, le
 	}
 	if at := c.byKey[key]; at != nil {
 		c.used.MoveToFront(at)
-		return at.Value.(*compiled), func() {}, nil
+		return entryAt(at), func() {}, nil
 	}
 	if c.busy[key] != nil {
 		return nil, func() {}, nil
@@ -175,10 +175,16 @@ func (c *compileCache) drop(entry *compiled) error {
 
 // remove takes an entry out; mu is held.
 func (c *compileCache) remove(at *list.Element) error {
-	entry := c.used.Remove(at).(*compiled)
+	entry := entryAt(at)
+	c.used.Remove(at)
 	delete(c.byKey, entry.key)
 	c.bytes -= entry.sizeBytes
 	return entry.removeFile()
+}
+
+func entryAt(at *list.Element) *compiled {
+	entry, _ := at.Value.(*compiled) // nothing else is ever put there
+	return entry
 }
 
 func (entry *compiled) removeFile() error {

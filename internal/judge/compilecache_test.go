@@ -200,7 +200,7 @@ func TestTheQuotaHolds(t *testing.T) {
 				onDisk += fi.Size()
 			}
 			for at := c.used.Front(); at != nil; at = at.Next() {
-				counted += at.Value.(*compiled).sizeBytes
+				counted += entryAt(at).sizeBytes
 			}
 			if onDisk > quota || c.bytes > quota || c.bytes != counted || len(files) != c.used.Len() || len(c.byKey) != c.used.Len() {
 				r.Fatalf("quota %d: %d bytes on disk, %d counted, %d by entry; %d files, %d entries, %d keys",

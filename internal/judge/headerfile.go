@@ -135,7 +135,7 @@ func partsOfRule(rule string) (paths []string, err error) {
 		return nil, fmt.Errorf("no make rule: %.100q", rule)
 	}
 	rest = strings.ReplaceAll(rest, "\\\n", " ")
-	for _, p := range strings.Fields(rest) {
+	for p := range strings.FieldsSeq(rest) {
 		if strings.ContainsAny(p, `\$`) {
 			return nil, fmt.Errorf("path %q in make rule: cannot be read without doubt", p)
 		}
