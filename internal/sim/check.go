@@ -190,6 +190,15 @@ func (c *checker) did(s Statement, out any) {
 			}
 			g.expires = max(g.expires, c.w.now+set.Confirm)
 		}
+	case PackageLeasedTo:
+		holds := false
+		for i := range c.ghosts {
+			g := &c.ghosts[i]
+			holds = holds || g.live != 0 && g.worker == s.Worker && c.w.packageOf(int64(i+1)) == s.Package
+		}
+		if holds != out.(bool) {
+			c.fail("I9", "may worker %d read package %d? %v, but it holds a lease of it: %v", s.Worker, s.Package, out, holds)
+		}
 	case *RecordResults:
 		for _, h := range out.([]Holder) {
 			c.once(h.Job)

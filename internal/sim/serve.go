@@ -353,6 +353,24 @@ func (a *arbiter) release(k int64, t Token, stopping bool, reply func(answer)) {
 	})
 }
 
+// packageOf is the package of a job's problem.
+func (w *World) packageOf(job int64) int64 { return job % packages }
+
+const packages = 3
+
+func (a *arbiter) openPackage(k, pkg int64, reply func(answer)) {
+	a.w.query(&a.process, nil, PackageLeasedTo{k, pkg}, func(out any, err error) {
+		switch {
+		case err != nil:
+			reply(answer{status: unavailable})
+		case !out.(bool):
+			reply(answer{status: forbidden})
+		default:
+			reply(answer{status: ok})
+		}
+	})
+}
+
 func (a *arbiter) submit(s Submit) {
 	a.w.query(&a.process, nil, s, func(out any, err error) {
 		if err == nil && a.led != nil {

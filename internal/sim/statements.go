@@ -11,14 +11,12 @@ import (
 type Statement interface{ Do(db *DB) any }
 
 // Submit inserts a job with its judging; returns its id.
-type Submit struct {
-	Language string
-	Package  int64
-}
+type Submit struct{ Language string }
 
 // Do implements Statement.
 func (s Submit) Do(db *DB) any {
-	r := &Row{ID: int64(len(db.byID)) + 1, Job: lease.Job{State: lease.Pending}, Language: s.Language, Package: s.Package}
+	id := int64(len(db.byID)) + 1
+	r := &Row{ID: id, Job: lease.Job{State: lease.Pending}, Language: s.Language, Package: id % packages}
 	db.byID, db.Open = append(db.byID, r), append(db.Open, r)
 	db.Judgings = append(db.Judgings, Judging{State: lease.Pending})
 	return r.ID

@@ -99,6 +99,7 @@ func (w *World) steal(k *worker) {
 		k.call(5*time.Second, func(a *arbiter, reply func(answer)) {
 			a.result(k.id, report{token: t, verdict: "AC"}, reply)
 		}, none)
+		k.call(5*time.Second, func(a *arbiter, reply func(answer)) { a.openPackage(k.id, r.Package, reply) }, none)
 		return
 	}
 }

@@ -198,6 +198,7 @@ func (k *worker) beat(r *serving) {
 			k.extend(r, from)
 			if r.phase == confirming {
 				r.phase = judging
+				k.fetch(r)
 				k.judge(r)
 			}
 		case ans.status == gone || ans.status == forbidden:
@@ -208,6 +209,13 @@ func (k *worker) beat(r *serving) {
 		}
 		k.after(max(next, 0), func() { k.beat(r) })
 	})
+}
+
+// fetch asks for the package of a job, without waiting: only who may is of
+// interest here.
+func (k *worker) fetch(r *serving) {
+	pkg := k.w.packageOf(r.Job)
+	k.call(5*time.Second, func(a *arbiter, reply func(answer)) { a.openPackage(k.id, pkg, reply) }, func(answer) {})
 }
 
 // judge takes its time and comes to an end of some kind.

@@ -91,7 +91,8 @@ func (w *World) step() bool {
 // at makes an event; p nil means that it happens whatever the state of anybody.
 func (w *World) at(when Instant, p *process, do func()) {
 	w.seq++
-	e := event{at: max(when, w.now), seq: w.seq, proc: p, do: do}
+	// The database counts microseconds.
+	e := event{at: max(when.Truncate(time.Microsecond), w.now), seq: w.seq, proc: p, do: do}
 	if p != nil {
 		e.epoch = p.epoch
 	}
@@ -284,9 +285,18 @@ func classOf(s Statement) int {
 	return ofWorkers
 }
 
+// private says whether s is none of internal/store's.
+func private(s Statement) bool {
+	switch s.(type) {
+	case tryLock, endLeader, complete:
+		return true
+	}
+	return false
+}
+
 func (w *World) do(s Statement) any {
 	out := s.Do(w.db)
-	if w.calls != nil {
+	if w.calls != nil && !private(s) {
 		*w.calls = append(*w.calls, Call{w.now, s, out})
 	}
 	w.checks.did(s, out)
@@ -303,7 +313,7 @@ func (w *World) submitSome() {
 		if n := len(w.db.Judgings); n > 0 && w.chance(w.cfg.Cancel) {
 			a.cancel(int64(1 + max(0, n-1-w.rng.IntN(8))))
 		} else if len(w.db.Open) < w.cfg.MaxOpen {
-			a.submit(Submit{Language: languages[w.rng.IntN(w.cfg.Languages)], Package: int64(w.rng.IntN(3))})
+			a.submit(Submit{Language: languages[w.rng.IntN(w.cfg.Languages)]})
 		}
 	}
 	w.at(w.now+w.upTo(2*w.cfg.SubmitEvery), nil, w.submitSome)
