@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -62,6 +63,7 @@ func runInit(sock int) int {
 	// with handlers for all, a worker started by nohup or in the background of
 	// a script does not hand its ignored signals to programs.
 	signal.Notify(make(chan os.Signal, 1))
+	unignoreThreadSignals()
 
 	b := &boxInit{rx: newReceiver(sock), ncpu: runtime.NumCPU(), janitor: make(chan *janitorJob)}
 	kind, body, fds, err := b.rx.next()
@@ -92,6 +94,16 @@ func runInit(sock int) int {
 			job.err = job.do()
 			close(job.done)
 		}
+	}
+}
+
+// unignoreThreadSignals gives the two signals that C libraries keep for their
+// threads, and that Go therefore never touches, their default action again.
+func unignoreThreadSignals() {
+	var dfl [4]uint64 // struct sigaction: no handler, no flags, no mask
+	for sig := uintptr(32); sig <= 33; sig++ {
+		// It cannot fail: the signal exists and the structure is ours.
+		_, _, _ = unix.RawSyscall6(unix.SYS_RT_SIGACTION, sig, uintptr(unsafe.Pointer(&dfl)), 0, 8, 0, 0)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
@@ -333,5 +334,73 @@ func TestUnwritableCgroupIsAFaultWithAHint(t *testing.T) {
 	fault, ok := errors.AsType[*sandbox.Fault](err)
 	if !ok || fault.Op != "cgroup" || !strings.Contains(fault.Hint, base) {
 		t.Errorf("error %v", err)
+	}
+}
+
+// A worker may be started with any signals ignored: by nohup, by a script's
+// background, or by a parent that ignores the C library's own. None of it
+// reaches a program.
+func TestSignalsThatTheWorkerIgnoresAreNotIgnoredInTheBox(t *testing.T) {
+	needBoxes(t)
+	for _, sig := range []uintptr{uintptr(unix.SIGHUP), 32, 33, 40} {
+		ignore := [4]uint64{1} // SIG_IGN
+		var before [4]uint64
+		if _, _, errno := unix.RawSyscall6(unix.SYS_RT_SIGACTION, sig, uintptr(unsafe.Pointer(&ignore)), uintptr(unsafe.Pointer(&before)), 8, 0, 0); errno != 0 {
+			t.Fatal(errno)
+		}
+		defer func() {
+			_, _, _ = unix.RawSyscall6(unix.SYS_RT_SIGACTION, sig, uintptr(unsafe.Pointer(&before)), 0, 8, 0, 0)
+		}()
+	}
+	p := open(t, Config{})
+	b, err := p.Open(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	var out strings.Builder
+	spec := shell("grep SigIgn /proc/self/status")
+	spec.Stdout = &out
+	if _, err := b.Run(t.Context(), spec); err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Fields(out.String()); len(got) != 2 || strings.Trim(got[1], "0") != "" {
+		t.Errorf("in the box: %q", out.String())
+	}
+}
+
+// The host may take its time with what it copies out; the box is clean and
+// usable all the same.
+func TestABoxIsReusableWhileTheHostReadsWhatItCopiedOut(t *testing.T) {
+	needBoxes(t)
+	p := open(t, Config{})
+	b, err := p.Open(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	init := b.(*box)
+	var pids []int
+	for range 30 {
+		spec := shell("head -c 15000000 /dev/zero >/w/big; ls /w | wc -l")
+		spec.CopyOut = []sandbox.CopyOut{{Path: "big", MaxBytes: 32 << 20}}
+		var out strings.Builder
+		spec.Stdout = &out
+		got, err := b.Run(t.Context(), spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if f := got.Files["big"]; f.State != sandbox.FileOK || f.Size != 15_000_000 {
+			t.Fatalf("copied out: %+v", f)
+		} else if err := f.Content.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if strings.TrimSpace(out.String()) != "1" {
+			t.Fatalf("the working directory held %s files", out.String())
+		}
+		pids = append(pids, init.slot.proc.Pid)
+	}
+	if pids[0] != pids[len(pids)-1] {
+		t.Error("the slot was given up on the way: cleaning failed")
 	}
 }

@@ -138,7 +138,9 @@ func (r *initRun) clean() error {
 			return err
 		}
 		if used && s.replace {
-			if err := r.onJanitor(s.renew); err != nil {
+			// The host may still be reading what it was given of it.
+			lent := s.path == boxWorkDir && len(r.req.copyOut) > 0
+			if err := r.onJanitor(func() error { return s.renew(lent) }); err != nil {
 				return err
 			}
 		}

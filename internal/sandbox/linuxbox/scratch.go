@@ -80,11 +80,16 @@ func (s *scratch) limit(bytes, inodes int64) error {
 	return unix.Mount("scratch", s.path, "", unix.MS_REMOUNT|scratchFlags, s.options())
 }
 
-// renew replaces the file system.
-func (s *scratch) renew() error {
-	// No process is left that could hold it, so a plain unmount works, and its
-	// failure is worth knowing.
-	if err := unix.Unmount(s.path, 0); err != nil {
+// renew replaces the file system. A lent one, of which the host holds open
+// files, is taken out of sight at once and goes when they are closed.
+func (s *scratch) renew(lent bool) error {
+	flags := 0
+	if lent {
+		flags = unix.MNT_DETACH
+	}
+	// Otherwise no process is left that could hold it, so a plain unmount
+	// works, and its failure is worth knowing.
+	if err := unix.Unmount(s.path, flags); err != nil {
 		return fmt.Errorf("unmount %s: %w", s.path, err)
 	}
 	return s.mount()
