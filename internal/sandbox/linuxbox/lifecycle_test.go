@@ -353,6 +353,7 @@ func TestSignalsThatTheWorkerIgnoresAreNotIgnoredInTheBox(t *testing.T) {
 		}()
 	}
 	p := open(t, Config{})
+	defer p.Close()
 	b, err := p.Open(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -374,6 +375,7 @@ func TestSignalsThatTheWorkerIgnoresAreNotIgnoredInTheBox(t *testing.T) {
 func TestABoxIsReusableWhileTheHostReadsWhatItCopiedOut(t *testing.T) {
 	needBoxes(t)
 	p := open(t, Config{})
+	defer p.Close()
 	b, err := p.Open(t.Context())
 	if err != nil {
 		t.Fatal(err)
