@@ -311,15 +311,16 @@ func (s *stand) tcpServer() (*process, string) {
 		s.Fatalf("the owner of the cluster is not known")
 	}
 	hba := s.path("hba.conf")
-	s.must(os.WriteFile(hba, []byte("local all all trust\nhost all all 127.0.0.1/32 trust\n"), 0o644), "hba.conf")
+	s.must(os.WriteFile(hba, []byte("local gavel gavel_owner trust\nhost gavel gavel_owner 127.0.0.1/32 trust\n"), 0o644), "hba.conf")
 	sock := s.path("sock")
 	s.must(os.MkdirAll(sock, 0o755), "socket directory")
 	s.must(os.Chown(sock, int(owner.Uid), int(owner.Gid)), "socket directory")
 	cmd := exec.Command(installs[0].Path("postgres"), "-D", cluster, "-c", "listen_addresses=127.0.0.1", "-c", "hba_file="+hba,
 		"-c", "unix_socket_directories="+sock, "-c", "ssl=off")
 	cmd.Dir, cmd.Env = "/", []string{"PATH=/usr/local/bin:/usr/bin:/bin", "LC_ALL=C"}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Cloneflags: syscall.CLONE_NEWNET,
-		Credential: &syscall.Credential{Uid: owner.Uid, Gid: owner.Gid}}
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Setsid: true, Cloneflags: syscall.CLONE_NEWNET, Credential: &syscall.Credential{Uid: owner.Uid, Gid: owner.Gid},
+	}
 	p := s.startIn("postgres", cmd)
 	s.until(30*time.Second, "PostgreSQL is ready", func() bool {
 		if p.gone() {

@@ -43,9 +43,11 @@ func (c *caller) reborn() *caller {
 
 // ask makes one claim.
 func (c *caller) ask(request string, wait time.Duration) ([]gavelapi.Lease, error) {
-	req := gavelapi.ClaimRequest{RequestID: request, Session: c.session, PreviousSession: c.previous,
+	req := gavelapi.ClaimRequest{
+		RequestID: request, Session: c.session, PreviousSession: c.previous,
 		Slots: c.slots, TotalSlots: c.slots, WaitMS: wait.Milliseconds(),
-		Capabilities: gavelapi.Capabilities{Cores: 1, MemoryBytes: 1 << 30, Arch: "drill", Build: "drill", Kernel: "drill"}}
+		Capabilities: gavelapi.Capabilities{Cores: 1, MemoryBytes: 1 << 30, Arch: "drill", Build: "drill", Kernel: "drill"},
+	}
 	for _, id := range c.languages {
 		req.Capabilities.Languages = append(req.Capabilities.Languages, gavelapi.LanguageOffer{ID: id, Version: "drill"})
 	}

@@ -2,7 +2,6 @@ package drill
 
 import (
 	"os"
-	"path/filepath"
 	"strconv"
 	"syscall"
 	"time"
@@ -65,13 +64,8 @@ func (s *stand) during(harm, mend func()) {
 	for _, id := range quick {
 		s.awaitFinal(id, 60*time.Second)
 	}
-	s.until(30*time.Second, "the outboxes are empty", func() bool { return s.waitingResults() == 0 })
+	s.until(30*time.Second, "the outboxes are empty", func() bool { return len(s.outbox("w?")) == 0 })
 	s.settle(30 * time.Second)
-}
-
-func (s *stand) waitingResults() (n int) {
-	found, _ := filepath.Glob(s.path("state-*", "outbox", "*.result")) // the pattern is well-formed
-	return len(found)
 }
 
 func postgresKilled(t *T) {
@@ -113,9 +107,9 @@ func postgresReadOnly(t *T) {
 		})
 		t.did("made PostgreSQL read-only: calls get 503")
 		s.open("finish")
-		s.until(15*time.Second, "results wait in outboxes", func() bool { return s.waitingResults() > 0 })
+		s.until(15*time.Second, "results wait in outboxes", func() bool { return len(s.outbox("w?")) > 0 })
 		t.wait(2 * shortTTL)
-		t.did("%d results wait in outboxes; every lease is past its time", s.waitingResults())
+		t.did("%d results wait in outboxes; every lease is past its time", len(s.outbox("w?")))
 	}, func() { read("off") })
 }
 

@@ -173,6 +173,12 @@ func badClients(t *T) {
 	}
 	statuses := s.abuse(a)
 	t.did("150 dripping connections; bad calls were answered %s", statuses)
+	line.slow(30 * time.Millisecond)
+	for _, id := range []int64{s.submit("*: AC after 1ms"), s.submit("*: WA after 1ms", "WA")} {
+		s.awaitFinal(id, 60*time.Second)
+	}
+	line.heal()
+	s.halfOpen(line)
 	line.flakyShare(0.33)
 	var ids []int64
 	for range t.rounds(120) {
@@ -190,6 +196,24 @@ func badClients(t *T) {
 	t.figure("arbiter's peak memory, growth", float64(grown>>20), "MiB", 200)
 	stop()
 	s.settle(30 * time.Second)
+}
+
+// halfOpen loses every answer for less than a lease lives: calls arrive and
+// take effect, and nobody hears of it. Nothing may be judged twice.
+func (s *stand) halfOpen(line *relay) {
+	var ids []int64
+	for range 6 {
+		ids = append(ids, s.submit("*: AC after 400ms"))
+	}
+	s.awaitJudging(ids[0], "")
+	line.block(answers)
+	s.wait(2 * time.Second)
+	line.heal()
+	for _, id := range ids {
+		s.awaitFinal(id, 60*time.Second)
+		s.wantAttempts(id, "completed")
+	}
+	s.did("half-open lines for 2 s: calls take effect, answers come late; each job was judged once")
 }
 
 // drip is a client that never finishes its header.

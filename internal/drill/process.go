@@ -110,12 +110,10 @@ func (p *process) freeze() {
 
 func (p *process) thaw() { p.signal(syscall.SIGCONT) }
 
-// stop is an orderly stop; it returns how long it took.
-func (p *process) stop(limit time.Duration) time.Duration {
-	began := p.t.Clock.Now()
+// stop is an orderly stop.
+func (p *process) stop(limit time.Duration) {
 	p.signal(syscall.SIGTERM)
 	p.t.until(limit, p.name+" stops", p.gone)
-	return p.t.Clock.Now().Sub(began)
 }
 
 // state is the kernel's letter for what the process does.

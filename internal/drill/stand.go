@@ -74,8 +74,10 @@ func newStand(t *T) *stand {
 	log, err := os.OpenFile(t.path("postgres.log"), os.O_CREATE|os.O_WRONLY, 0o600)
 	t.must(err, "log of PostgreSQL")
 	t.cleanup(func() { _ = log.Close() })
-	s.pg, err = pgserver.Start(t.ctx, pgserver.Config{DataDir: t.path("pg"), Clock: t.Clock,
-		Logger: slog.New(slog.NewTextHandler(log, nil)), Settings: map[string]string{"max_connections": "60"}})
+	s.pg, err = pgserver.Start(t.ctx, pgserver.Config{
+		DataDir: t.path("pg"), Clock: t.Clock, Logger: slog.New(slog.NewTextHandler(log, nil)),
+		Settings: map[string]string{"max_connections": "60"},
+	})
 	if apperr.CodeOf(err) == apperr.Unavailable {
 		t.Skipf("no PostgreSQL: %v", err)
 	}
@@ -117,9 +119,11 @@ func (s *stand) serve(ttl, beat time.Duration, flags ...string) *arbiterProcess 
 	name := fmt.Sprintf("arbiter-%d", len(s.arbiters)+1)
 	a := &arbiterProcess{listen: s.freeAddress()}
 	a.again = func() *process {
-		cmd := exec.Command(s.Gavel, append([]string{"serve", "--database-url", s.url, "--data-dir", s.path("arbiter"),
-			"--listen", a.listen, "--admin-token-file", s.path("admin-token"),
-			"--lease-ttl", ttl.String(), "--heartbeat", beat.String()}, flags...)...)
+		args := []string{
+			"serve", "--database-url", s.url, "--data-dir", s.path("arbiter"), "--listen", a.listen,
+			"--admin-token-file", s.path("admin-token"), "--lease-ttl", ttl.String(), "--heartbeat", beat.String(),
+		}
+		cmd := exec.Command(s.Gavel, append(args, flags...)...)
 		cmd.Env = []string{"PATH=/usr/local/bin:/usr/bin:/bin"}
 		return s.start(name, cmd, 0)
 	}
@@ -230,9 +234,9 @@ func (s *stand) worker(name, url string, slots int, options ...workerOption) *pr
 
 func (s *stand) state(name string) string { return s.path("state-" + name) }
 
-// outbox lists the results that a worker has not delivered.
-func (s *stand) outbox(name string) []string {
-	found, _ := filepath.Glob(filepath.Join(s.state(name), "outbox", "*.result")) // the pattern is well-formed
+// outbox lists the results that workers, named by a pattern, have not delivered.
+func (s *stand) outbox(names string) []string {
+	found, _ := filepath.Glob(filepath.Join(s.state(names), "outbox", "*.result")) // the pattern is well-formed
 	return found
 }
 

@@ -106,8 +106,10 @@ func Run(ctx context.Context, s Scenario, o Options) Result {
 		o.Note = func(string) {}
 	}
 	t := &T{Options: o, scenario: s, rand: rand.New(rand.NewPCG(o.Seed, 0x6a76))}
-	t.result = Result{Name: s.Name, Number: s.Number(), What: s.What, Fired: s.Fires, Seed: o.Seed,
-		Sabotaged: o.Sabotage, Verdict: OK, Did: []string{}}
+	t.result = Result{
+		Name: s.Name, Number: s.Number(), What: s.What, Fired: s.Fires, Seed: o.Seed,
+		Sabotaged: o.Sabotage, Verdict: OK, Did: []string{},
+	}
 	if s.script == nil {
 		t.result.Verdict, t.result.Why = Missing, []string{s.Missing}
 		return t.result
