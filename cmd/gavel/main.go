@@ -35,7 +35,7 @@ func main() {
 
 func streams() cli.Streams {
 	s := cli.Streams{
-		In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv,
+		In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv, Environ: os.Environ(),
 		OutTerminal: term.IsTerminal(int(os.Stdout.Fd())), ErrTerminal: term.IsTerminal(int(os.Stderr.Fd())),
 	}
 	if width, _, err := term.GetSize(int(os.Stdout.Fd())); err == nil {

@@ -84,8 +84,10 @@ func New(cfg Config) (*Arbiter, error) {
 	if cfg.SourceBytes == 0 {
 		cfg.SourceBytes = 256 << 10
 	}
-	a := &Arbiter{cfg: cfg, db: cfg.DB, q: cfg.DB.Q, log: cfg.Logger, clock: cfg.Clock,
-		watch: newWatchers(), tokens: newTokenCache(cfg.Clock)}
+	a := &Arbiter{
+		cfg: cfg, db: cfg.DB, q: cfg.DB.Q, log: cfg.Logger, clock: cfg.Clock,
+		watch: newWatchers(), tokens: newTokenCache(cfg.Clock),
+	}
 	a.results = batcher[resultInput, bool]{do: a.recordResults, max: 250}
 	a.heartbeats = batcher[heartbeatInput, bool]{do: a.extendLeases, max: 500}
 	return a, nil
@@ -95,15 +97,15 @@ func New(cfg Config) (*Arbiter, error) {
 // normal and leads back to standing by. It returns nil on an orderly stop.
 func (a *Arbiter) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
-		l, err := a.campaign(ctx)
-		if err != nil {
-			return nil // only the end of ctx ends a campaign
+		l := a.campaign(ctx)
+		if l == nil {
+			return nil
 		}
 		a.current.Store(l)
 		a.log.Info("leading", "term", l.term)
-		err = l.run(ctx)
+		err := l.run(ctx)
 		a.current.CompareAndSwap(l, nil)
-		l.end()
+		l.end(ctx)
 		if ctx.Err() != nil {
 			a.log.Info("stopped leading", "term", l.term)
 			return nil

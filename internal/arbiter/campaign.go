@@ -15,8 +15,8 @@ import (
 // campaign waits until this process leads: it polls for the lock, which frees
 // at once when a leader's session ends, and when the row has expired while the
 // lock is still held it ends the holder's session, because a frozen leader
-// never will. It returns an error only when ctx ends.
-func (a *Arbiter) campaign(ctx context.Context) (*leadership, error) {
+// never will. It returns nil when ctx ends.
+func (a *Arbiter) campaign(ctx context.Context) *leadership {
 	var conn *pgx.Conn
 	defer func() {
 		if conn != nil {
@@ -28,7 +28,7 @@ func (a *Arbiter) campaign(ctx context.Context) (*leadership, error) {
 		l, err := a.tryToLead(ctx, &conn)
 		if l != nil {
 			conn = nil // it belongs to the leadership now
-			return l, nil
+			return l
 		}
 		if err != nil && ctx.Err() == nil {
 			if !complained {
@@ -45,7 +45,7 @@ func (a *Arbiter) campaign(ctx context.Context) (*leadership, error) {
 		select {
 		case <-a.clock.After(a.cfg.Leader.Poll):
 		case <-ctx.Done():
-			return nil, context.Cause(ctx)
+			return nil
 		}
 	}
 }

@@ -76,8 +76,10 @@ type presence struct {
 }
 
 func newLeadership(a *Arbiter, conn *pgx.Conn, term int64, renewedAt time.Time) *leadership {
-	l := &leadership{a: a, conn: conn, term: term, kick: make(chan struct{}, 1), over: make(chan struct{}),
-		granting: map[int64]struct{}{}, presence: map[int64]*presence{}, loopedAt: renewedAt}
+	l := &leadership{
+		a: a, conn: conn, term: term, kick: make(chan struct{}, 1), over: make(chan struct{}),
+		granting: map[int64]struct{}{}, presence: map[int64]*presence{}, loopedAt: renewedAt,
+	}
 	l.renewedAt.Store(&renewedAt)
 	l.forgetLeases()
 	return l
@@ -105,9 +107,9 @@ func (l *leadership) run(ctx context.Context) error {
 }
 
 // end answers every waiting claim and closes the session, which frees the lock.
-func (l *leadership) end() {
+func (l *leadership) end(ctx context.Context) {
 	close(l.over)
-	closeSoon(context.Background(), l.conn)
+	closeSoon(ctx, l.conn)
 }
 
 // poke wakes the dispatch loop.

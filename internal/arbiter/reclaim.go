@@ -64,8 +64,10 @@ func (l *leadership) anyDue(now time.Time) bool {
 
 // reclaim ends every expired lease, by the database's clock and under the term.
 func (l *leadership) reclaim(ctx context.Context) error {
-	fault := gavelapi.Fault{Blame: gavelapi.BlameHost,
-		Message: fmt.Sprintf("the worker was lost while judging, %d times in a row; look at the attempts, then retry", l.a.cfg.Lease.AttemptCap)}
+	fault := gavelapi.Fault{
+		Blame:   gavelapi.BlameHost,
+		Message: fmt.Sprintf("the worker was lost while judging, %d times in a row; look at the attempts, then retry", l.a.cfg.Lease.AttemptCap),
+	}
 	requeued, ended, err := l.a.db.Reclaim(ctx, store.ReclaimParams{
 		Shard: shard, Term: l.term, AttemptCap: l.a.cfg.Lease.AttemptCap, Fault: mustJSON(fault),
 	})

@@ -68,8 +68,10 @@ func (a *Arbiter) plan(ctx context.Context, p auth.Principal, n gavelapi.NewReju
 		ids = []int64{}
 	}
 	planned, err := a.db.Rejudge(ctx, store.NewRejudge{
-		Filter: storedb.LockRejudgeCandidatesParams{Ids: ids, Problem: optional(f.Problem), Submitter: optional(f.User),
-			Language: optional(f.Language), Verdict: optional(f.Verdict), Outdated: f.Outdated},
+		Filter: storedb.LockRejudgeCandidatesParams{
+			Ids: ids, Problem: optional(f.Problem), Submitter: optional(f.User),
+			Language: optional(f.Language), Verdict: optional(f.Verdict), Outdated: f.Outdated,
+		},
 		Described: mustJSON(f), Reason: n.Reason, AutoApply: n.Apply == "at_once", CreatedBy: &by,
 		Limits: a.limitsOf(ctx),
 	})
@@ -166,8 +168,10 @@ func (a *Arbiter) Rejudge(ctx context.Context, id int64) (gavelapi.Rejudge, erro
 }
 
 func rejudgeInfo(r *storedb.RejudgeByIDRow) (gavelapi.Rejudge, error) {
-	out := gavelapi.Rejudge{ID: r.ID, State: r.State, Reason: r.Reason, Apply: "later", Total: int(r.Total), Done: int(r.Done),
-		Changed: int(r.Changed), Failed: int(r.Failed), CreatedAt: r.CreatedAt.UTC(), FinishedAt: utc(r.FinishedAt), DecidedAt: utc(r.DecidedAt)}
+	out := gavelapi.Rejudge{
+		ID: r.ID, State: r.State, Reason: r.Reason, Apply: "later", Total: int(r.Total), Done: int(r.Done),
+		Changed: int(r.Changed), Failed: int(r.Failed), CreatedAt: r.CreatedAt.UTC(), FinishedAt: utc(r.FinishedAt), DecidedAt: utc(r.DecidedAt),
+	}
 	if r.AutoApply {
 		out.Apply = "at_once"
 	}
@@ -221,8 +225,10 @@ func (a *Arbiter) RejudgeChanges(ctx context.Context, id int64, onlyChanged bool
 		list.Next = writeCursor(rows[limit-1].SubmissionID)
 	}
 	for _, r := range rows {
-		c := gavelapi.RejudgeChange{SubmissionID: r.SubmissionID, Problem: r.Problem, User: r.Submitter, Language: r.Language,
-			OldVerdict: r.OldVerdict, NewVerdict: r.NewVerdict, OldCPUUS: r.OldCPUUs, NewCPUUS: r.NewCPUUs, NewState: openIsPending(r.NewState), Applied: r.Applied}
+		c := gavelapi.RejudgeChange{
+			SubmissionID: r.SubmissionID, Problem: r.Problem, User: r.Submitter, Language: r.Language,
+			OldVerdict: r.OldVerdict, NewVerdict: r.NewVerdict, OldCPUUS: r.OldCPUUs, NewCPUUS: r.NewCPUUs, NewState: openIsPending(r.NewState), Applied: r.Applied,
+		}
 		if r.OldState == "system_error" {
 			c.OldVerdict = "SE"
 		}
@@ -319,8 +325,10 @@ func (a *Arbiter) Account(ctx context.Context, user string) (gavelapi.Account, e
 }
 
 func judgingInfo(g *storedb.JudgingsOfSubmissionRow, current int64) gavelapi.JudgingInfo {
-	info := gavelapi.JudgingInfo{ID: g.ID, Kind: g.Kind, State: openIsPending(g.State), Verdict: g.Verdict, PackageDigest: g.PackageDigest,
-		Worker: g.Worker, Current: g.ID == current, CreatedAt: g.CreatedAt.UTC(), FinishedAt: utc(g.FinishedAt)}
+	info := gavelapi.JudgingInfo{
+		ID: g.ID, Kind: g.Kind, State: openIsPending(g.State), Verdict: g.Verdict, PackageDigest: g.PackageDigest,
+		Worker: g.Worker, Current: g.ID == current, CreatedAt: g.CreatedAt.UTC(), FinishedAt: utc(g.FinishedAt),
+	}
 	if g.RejudgeID != nil {
 		info.RejudgeID = *g.RejudgeID
 	}

@@ -3,6 +3,7 @@ package arbiter_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -33,8 +34,10 @@ func TestMain(m *testing.M) { storetest.Main(m) }
 
 // quick settings: long enough for a busy machine to heartbeat in time, with a
 // sweep that notices at once what a test did to a row.
-var quick = lease.Settings{TTL: time.Minute, Heartbeat: 5 * time.Second, Confirm: time.Minute, AttemptCap: 3,
-	Sweep: 50 * time.Millisecond, ClaimWait: 10 * time.Second}
+var quick = lease.Settings{
+	TTL: time.Minute, Heartbeat: 5 * time.Second, Confirm: time.Minute, AttemptCap: 3,
+	Sweep: 50 * time.Millisecond, ClaimWait: 10 * time.Second,
+}
 
 // stand is an arbiter on a database of its own.
 type stand struct {
@@ -76,13 +79,15 @@ func startOn(t *testing.T, url string, settings lease.Settings) *stand {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var log io.Writer = io.Discard
+	log := io.Discard
 	if testing.Verbose() {
 		log = t.Output()
 	}
-	a, err := arbiter.New(arbiter.Config{DB: db, DatabaseURL: url, Blobs: blobs, Languages: languages, Lease: settings,
+	a, err := arbiter.New(arbiter.Config{
+		DB: db, DatabaseURL: url, Blobs: blobs, Languages: languages, Lease: settings,
 		Holder: t.Name(), Clock: clock.System{}, Logger: slog.New(slog.NewTextHandler(log, nil)),
-		Leader: arbiter.LeaderSettings{Valid: 2 * time.Second, Renew: 200 * time.Millisecond, Answer: 1500 * time.Millisecond, Poll: 20 * time.Millisecond}})
+		Leader: arbiter.LeaderSettings{Valid: 2 * time.Second, Renew: 200 * time.Millisecond, Answer: 1500 * time.Millisecond, Poll: 20 * time.Millisecond},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,10 +130,12 @@ func (s *stand) awaitReady() {
 
 func (s *stand) publish(name string) {
 	s.t.Helper()
-	m := &problem.Manifest{Schema: 1, Name: name, Titles: map[string]string{"en": name}, Format: "icpc-2025-09",
+	m := &problem.Manifest{
+		Schema: 1, Name: name, Titles: map[string]string{"en": name}, Format: "icpc-2025-09",
 		Limits:  problem.Limits{CPUMS: 1000, MemoryBytes: 256 << 20, OutputBytes: 8 << 20, CodeBytes: 1 << 10, Processes: 64},
 		Checker: problem.Checker{Kind: problem.CheckerTokens},
-		Tests:   []problem.Test{{Name: "secret/1", Input: "data/secret/1.in", Answer: "data/secret/1.ans"}}}
+		Tests:   []problem.Test{{Name: "secret/1", Input: "data/secret/1.in", Answer: "data/secret/1.ans"}},
+	}
 	_, err := s.db.Publish(s.t.Context(), storedb.InsertPackageParams{Digest: problem.Digest(m), Manifest: problem.Encode(m), SizeBytes: 1}, name, name, nil)
 	if err != nil {
 		s.t.Fatal(err)
@@ -205,8 +212,10 @@ func (s *stand) worker(name string, slots int, languages ...string) *fake {
 }
 
 func (f *fake) request(id string, wait time.Duration) gavelapi.ClaimRequest {
-	req := gavelapi.ClaimRequest{RequestID: id, Session: f.session, PreviousSession: f.previous,
-		Slots: f.slots, TotalSlots: f.slots, WaitMS: wait.Milliseconds()}
+	req := gavelapi.ClaimRequest{
+		RequestID: id, Session: f.session, PreviousSession: f.previous,
+		Slots: f.slots, TotalSlots: f.slots, WaitMS: wait.Milliseconds(),
+	}
 	for _, l := range f.languages {
 		req.Capabilities.Languages = append(req.Capabilities.Languages, gavelapi.LanguageOffer{ID: l, Version: "1"})
 	}
@@ -275,7 +284,7 @@ func (f *fake) release(token string) gavelapi.ReleaseResponse {
 
 func wantGone(t *testing.T, err error, reason string) {
 	t.Helper()
-	e, ok := err.(*apperr.Error)
+	e, ok := errors.AsType[*apperr.Error](err)
 	if !ok || e.Code != apperr.Gone || e.Field != reason {
 		t.Errorf("error %v, want a dead lease with reason %q", err, reason)
 	}

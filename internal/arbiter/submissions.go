@@ -96,8 +96,10 @@ func (a *Arbiter) checkSource(source []byte, lang *language.Language, m *problem
 }
 
 func wireLimits(l language.Limits) gavelapi.Limits {
-	return gavelapi.Limits{CPUUS: l.CPU.Microseconds(), WallUS: l.Wall.Microseconds(),
-		MemoryBytes: l.MemoryBytes, OutputBytes: l.OutputBytes, Processes: l.Processes}
+	return gavelapi.Limits{
+		CPUUS: l.CPU.Microseconds(), WallUS: l.Wall.Microseconds(),
+		MemoryBytes: l.MemoryBytes, OutputBytes: l.OutputBytes, Processes: l.Processes,
+	}
 }
 
 // recheckEvery bounds how stale a waiting reader can be when a change was made
@@ -161,8 +163,10 @@ func (a *Arbiter) readSubmission(ctx context.Context, id int64) (gavelapi.Submis
 		CPUUS: r.CPUUs, WallUS: r.WallUs, MemoryBytes: r.MemoryBytes, Worker: r.Worker,
 		CreatedAt: r.CreatedAt.UTC(), FinishedAt: utc(r.FinishedAt), Rejudging: r.Rejudging,
 	}
-	detail := &gavelapi.SubmissionDetail{JudgingID: r.JudgingID, Tests: []gavelapi.TestResult{}, Attempts: make([]gavelapi.Attempt, len(attempts)),
-		Judgings: make([]gavelapi.JudgingInfo, len(judgings))}
+	detail := &gavelapi.SubmissionDetail{
+		JudgingID: r.JudgingID, Tests: []gavelapi.TestResult{}, Attempts: make([]gavelapi.Attempt, len(attempts)),
+		Judgings: make([]gavelapi.JudgingInfo, len(judgings)),
+	}
 	for i, g := range judgings {
 		detail.Judgings[i] = judgingInfo(g, r.JudgingID)
 	}
@@ -182,8 +186,10 @@ func (a *Arbiter) readSubmission(ctx context.Context, id int64) (gavelapi.Submis
 		}
 	}
 	for i, t := range attempts {
-		detail.Attempts[i] = gavelapi.Attempt{LeaseGen: t.LeaseGen, Worker: t.Worker, GrantedAt: t.GrantedAt.UTC(),
-			EndedAt: utc(t.EndedAt), Outcome: t.Outcome, Blame: t.Blame, Message: t.Message, LateReport: lateVerdict(t.LateReport)}
+		detail.Attempts[i] = gavelapi.Attempt{
+			LeaseGen: t.LeaseGen, Worker: t.Worker, GrantedAt: t.GrantedAt.UTC(),
+			EndedAt: utc(t.EndedAt), Outcome: t.Outcome, Blame: t.Blame, Message: t.Message, LateReport: lateVerdict(t.LateReport),
+		}
 	}
 	a.addMemory(&sub, r)
 	return sub, nil

@@ -2,6 +2,7 @@ package arbiter_test
 
 import (
 	"crypto/sha256"
+	"errors"
 	"log/slog"
 	"strings"
 	"sync"
@@ -44,7 +45,7 @@ func TestSubmissionsThatCannotBeJudgedAreRefused(t *testing.T) {
 			n := good
 			c.change(&n)
 			_, _, err := s.CreateSubmission(t.Context(), s.admin, "", nil, n)
-			e, ok := err.(*apperr.Error)
+			e, ok := errors.AsType[*apperr.Error](err)
 			if !ok || e.Code != c.code || e.Field != c.field || !strings.Contains(e.Message, c.text) || e.Hint == "" {
 				t.Errorf("error %#v", err)
 			}
@@ -171,9 +172,12 @@ func TestListsArePagedAndFiltered(t *testing.T) {
 		filter httpapi.SubmissionFilter
 		want   int
 	}{
-		{httpapi.SubmissionFilter{Verdict: "AC"}, 1}, {httpapi.SubmissionFilter{State: "pending"}, 4},
-		{httpapi.SubmissionFilter{State: "done"}, 1}, {httpapi.SubmissionFilter{Problem: "q"}, 0},
-		{httpapi.SubmissionFilter{Problem: "p", Language: "c"}, 5}, {httpapi.SubmissionFilter{User: "nobody"}, 0},
+		{httpapi.SubmissionFilter{Verdict: "AC"}, 1},
+		{httpapi.SubmissionFilter{State: "pending"}, 4},
+		{httpapi.SubmissionFilter{State: "done"}, 1},
+		{httpapi.SubmissionFilter{Problem: "q"}, 0},
+		{httpapi.SubmissionFilter{Problem: "p", Language: "c"}, 5},
+		{httpapi.SubmissionFilter{User: "nobody"}, 0},
 	} {
 		c.filter.Limit = 100
 		page, err := s.Submissions(t.Context(), c.filter)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"slices"
 	"time"
 
 	"github.com/gavel-oj/gavel/gavelapi"
@@ -75,8 +76,10 @@ func (a *Arbiter) Workers(ctx context.Context) (gavelapi.WorkerList, error) {
 		l.mu.Unlock()
 	}
 	for _, r := range rows {
-		w := gavelapi.WorkerInfo{ID: r.ID, Name: r.Name, Pool: r.Pool, Slots: int(r.Slots), Leases: int(r.Leases),
-			LastSeenAt: utc(r.LastSeenAt), EnrolledAt: r.EnrolledAt.UTC()}
+		w := gavelapi.WorkerInfo{
+			ID: r.ID, Name: r.Name, Pool: r.Pool, Slots: int(r.Slots), Leases: int(r.Leases),
+			LastSeenAt: utc(r.LastSeenAt), EnrolledAt: r.EnrolledAt.UTC(),
+		}
 		if err := json.Unmarshal(r.Capabilities, &w.Capabilities); err != nil {
 			return list, fmt.Errorf("stored capabilities of worker %d: %w", r.ID, err)
 		}
@@ -117,10 +120,8 @@ func (a *Arbiter) Languages(context.Context) (gavelapi.LanguageList, error) {
 }
 
 func appendNew(list []string, s string) []string {
-	for _, have := range list {
-		if have == s {
-			return list
-		}
+	if slices.Contains(list, s) {
+		return list
 	}
 	return append(list, s)
 }

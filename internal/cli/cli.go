@@ -22,6 +22,7 @@ type Streams struct {
 	// Columns is the width of the terminal, 0 when unknown.
 	Columns int
 	Getenv  func(string) string
+	Environ []string // what a process started by a command inherits
 	// HTTP makes the calls; nil is the client's own.
 	HTTP *http.Client
 }

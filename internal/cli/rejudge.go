@@ -69,8 +69,10 @@ func (a *App) awaitRejudge(c *client.Client, r *gavelapi.Rejudge) (*gavelapi.Rej
 	for r.State == gavelapi.RejudgeRunning {
 		live.show(fmt.Sprintf("rejudge %d: %d of %d judged, %d changed", id, r.Done, r.Total, r.Changed), "running")
 		if err := client.Sleep(a.Ctx, idlePause); err != nil {
-			return nil, &Error{Code: ExitInterrupted, Message: fmt.Sprintf("interrupted; rejudge %d goes on", id),
-				Hint: fmt.Sprintf("gavel rejudge show %d shows it, gavel rejudge cancel %d stops it", id, id)}
+			return nil, &Error{
+				Code: ExitInterrupted, Message: fmt.Sprintf("interrupted; rejudge %d goes on", id),
+				Hint: fmt.Sprintf("gavel rejudge show %d shows it, gavel rejudge cancel %d stops it", id, id),
+			}
 		}
 		var err error
 		if r, err = c.RejudgeGet(a.Ctx, id); err != nil {

@@ -60,7 +60,7 @@ func (c *ServeCmd) Run(a *App) error {
 // logHandler writes JSON for machines, and lines for a person at a terminal.
 func logHandler(w io.Writer, terminal bool) slog.Handler {
 	if terminal {
-		return tint.NewHandler(w, &tint.Options{TimeFormat: "15:04:05"})
+		return tint.NewTextHandler(w, &tint.Options{TimeFormat: "15:04:05"})
 	}
 	return slog.NewJSONHandler(w, nil)
 }

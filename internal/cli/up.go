@@ -41,7 +41,7 @@ func (c *UpCmd) Run(a *App) error {
 		return err
 	}
 	defer closeLog()
-	cfg := up.Config{DataDir: c.DataDir, Listen: c.Listen, Slots: c.Slots, Worker: worker, Once: c.Once, Logger: log, Environ: os.Environ()}
+	cfg := up.Config{DataDir: c.DataDir, Listen: c.Listen, Slots: c.Slots, Worker: worker, Once: c.Once, Logger: log, Environ: a.Environ}
 	if !c.NoSamples {
 		if cfg.Examples, err = examples.Problems(); err != nil {
 			return err
@@ -86,7 +86,7 @@ func (a *App) serverLog(dataDir string) (*slog.Logger, func(), error) {
 			"the data directory %s is not writable", dataDir))
 	}
 	toFile := slog.NewJSONHandler(f, &slog.HandlerOptions{Level: slog.LevelInfo})
-	toPerson := tint.NewHandler(a.Err, &tint.Options{Level: slog.LevelError, TimeFormat: "15:04:05", NoColor: !a.style.err})
+	toPerson := tint.NewTextHandler(a.Err, &tint.Options{Level: slog.LevelError, TimeFormat: "15:04:05", NoColor: !a.style.err})
 	return slog.New(slog.NewMultiHandler(toFile, toPerson)), func() { _ = f.Close() }, nil
 }
 

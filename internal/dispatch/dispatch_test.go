@@ -123,8 +123,10 @@ func TestAnyMatchIsSoundAndComplete(t *testing.T) {
 		q := &Queue{}
 		total := map[int64]Job{}
 		for _, id := range rapid.SliceOfNDistinct(rapid.Int64Range(1, 60), 0, 25, rapid.ID[int64]).Draw(t, "ids") {
-			j := Job{ID: id, Language: rapid.SampledFrom(languages).Draw(t, "language"), Rank: rapid.IntRange(0, 1).Draw(t, "rank"),
-				FailedBy: rapid.SliceOfN(rapid.Int64Range(1, 4), 0, 2).Draw(t, "failed")}
+			j := Job{
+				ID: id, Language: rapid.SampledFrom(languages).Draw(t, "language"), Rank: rapid.IntRange(0, 1).Draw(t, "rank"),
+				FailedBy: rapid.SliceOfN(rapid.Int64Range(1, 4), 0, 2).Draw(t, "failed"),
+			}
 			total[id] = j
 			q.Add(j)
 		}

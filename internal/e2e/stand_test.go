@@ -193,7 +193,7 @@ func (s *site) publish(name string) {
 	s.t.Helper()
 	dir := filepath.Join(s.t.TempDir(), name)
 	for file, content := range map[string]string{
-		"problem.yaml": "problem_format_version: 2025-09\nname: Echo\nuuid: 7c0ffee0-0000-4000-8000-000000000001\nlimits:\n  time_limit: 20\n  memory: 256\n",
+		"problem.yaml":      "problem_format_version: 2025-09\nname: Echo\nuuid: 7c0ffee0-0000-4000-8000-000000000001\nlimits:\n  time_limit: 20\n  memory: 256\n",
 		"data/secret/1.in":  "1\n",
 		"data/secret/1.ans": "1\n",
 	} {

@@ -104,18 +104,22 @@ func (f *fixture) do(s store.Submitted, event lease.Event, gen int64, token uuid
 		}))
 	case lease.Heartbeat:
 		n, err = count(f.Q.ExtendLeases(ctx, f.Pool, &storedb.ExtendLeasesParams{
-			Ttl: time.Minute, JobIds: []int64{s.JobID}, LeaseTokens: []uuid.UUID{token}, WorkerIds: []int64{f.workerID}}))
+			Ttl: time.Minute, JobIds: []int64{s.JobID}, LeaseTokens: []uuid.UUID{token}, WorkerIds: []int64{f.workerID},
+		}))
 	case lease.Result:
 		n, err = count(f.Q.RecordResults(ctx, f.Pool, result(s.JobID, token, f.workerID, "WA")))
 	case lease.Fault:
 		if n, err = count(f.Q.ReturnFailed(ctx, f.Pool, &storedb.ReturnFailedParams{
-			JobID: s.JobID, LeaseToken: token, WorkerID: f.workerID, AttemptCap: attemptCap})); n == 0 && err == nil {
+			JobID: s.JobID, LeaseToken: token, WorkerID: f.workerID, AttemptCap: attemptCap,
+		})); n == 0 && err == nil {
 			n, err = count(f.Q.GiveUpFailed(ctx, f.Pool, &storedb.GiveUpFailedParams{
-				JobID: s.JobID, LeaseToken: token, WorkerID: f.workerID, AttemptCap: attemptCap, Fault: json.RawMessage("{}")}))
+				JobID: s.JobID, LeaseToken: token, WorkerID: f.workerID, AttemptCap: attemptCap, Fault: json.RawMessage("{}"),
+			}))
 		}
 	case lease.Release:
 		n, err = count(f.Q.ReleaseLease(ctx, f.Pool, &storedb.ReleaseLeaseParams{
-			JobID: s.JobID, LeaseToken: token, WorkerID: f.workerID}))
+			JobID: s.JobID, LeaseToken: token, WorkerID: f.workerID,
+		}))
 	case lease.Expire:
 		f.exec("update jobs set lease_expires_at = now() - interval '1 second' where id = $1 and state = 'leased'", s.JobID)
 		requeued, ended, rerr := f.Reclaim(ctx, store.ReclaimParams{Term: f.term, AttemptCap: attemptCap, Fault: json.RawMessage("{}")})
@@ -133,9 +137,11 @@ func count[T any](rows []T, err error) (int, error) { return len(rows), err }
 
 func result(job int64, token uuid.UUID, worker int64, verdict string) *storedb.RecordResultsParams {
 	doc := []json.RawMessage{json.RawMessage(`{}`)}
-	return &storedb.RecordResultsParams{JobIds: []int64{job}, LeaseTokens: []uuid.UUID{token}, WorkerIds: []int64{worker},
+	return &storedb.RecordResultsParams{
+		JobIds: []int64{job}, LeaseTokens: []uuid.UUID{token}, WorkerIds: []int64{worker},
 		Verdicts: []string{verdict}, CPUUs: []int64{1}, WallUs: []int64{2}, MemoryBytes: []int64{3},
-		Compiles: doc, Tests: []json.RawMessage{json.RawMessage(`[]`)}, Provenances: doc}
+		Compiles: doc, Tests: []json.RawMessage{json.RawMessage(`[]`)}, Provenances: doc,
+	}
 }
 
 // Every event in every state that a job can be in: the statements and the pure

@@ -112,8 +112,10 @@ func (m *mirror) statement(ctx context.Context, s sim.Statement) (any, error) {
 		rows, err := q.LeasedJobs(ctx, c)
 		return convert(rows, err, func(r *storedb.LeasedJobsRow) sim.Row {
 			left := time.Duration(r.LeftS * float64(time.Second)).Round(time.Microsecond)
-			return sim.Row{ID: m.modelJob(r.ID), Job: lease.Job{State: lease.Leased, Gen: r.LeaseGen, Attempts: int(r.Attempts), Confirmed: r.Confirmed}, Language: r.Language,
-				Token: sim.Token(number(r.LeaseToken)), ExpiresAt: now + left, Worker: m.modelWorker(r.WorkerID), Session: sim.Session(number(r.Session)), Request: sim.Request(number(r.RequestID))}
+			return sim.Row{
+				ID: m.modelJob(r.ID), Job: lease.Job{State: lease.Leased, Gen: r.LeaseGen, Attempts: int(r.Attempts), Confirmed: r.Confirmed}, Language: r.Language,
+				Token: sim.Token(number(r.LeaseToken)), ExpiresAt: now + left, Worker: m.modelWorker(r.WorkerID), Session: sim.Session(number(r.Session)), Request: sim.Request(number(r.RequestID)),
+			}
 		})
 	case sim.FailedAttemptsOfOpenJobs:
 		rows, err := q.FailedAttemptsOfOpenJobs(ctx, c)

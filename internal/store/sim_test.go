@@ -336,4 +336,3 @@ func (m *mirror) modelTables() []string {
 	}
 	return append(lines, fmt.Sprintf("term %d by %s until %s", m.model.Term, m.model.Holder, seconds(m.model.ValidTo)))
 }
-

@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/gavel-oj/gavel/client"
@@ -183,11 +184,4 @@ type Sample struct {
 }
 
 // AsDeclared says whether the verdict is one of those expected.
-func (s Sample) AsDeclared() bool {
-	for _, v := range s.Expected {
-		if v == s.Submission.Verdict {
-			return true
-		}
-	}
-	return false
-}
+func (s Sample) AsDeclared() bool { return slices.Contains(s.Expected, s.Submission.Verdict) }

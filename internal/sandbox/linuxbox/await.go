@@ -16,7 +16,7 @@ var outputBuffers = sync.Pool{New: func() any { b := make([]byte, 64<<10); retur
 // has ended. It is one loop on one thread: a program costs the host no
 // goroutine and no wake-up that is not due to an event.
 func (r *hostRun) await(atMost time.Duration) (*outcome, []*os.File, error) {
-	buf := outputBuffers.Get().(*[]byte)
+	buf, _ := outputBuffers.Get().(*[]byte) // New above makes nothing else
 	defer outputBuffers.Put(buf)
 	deadline := monotonic() + atMost
 	polls := []unix.PollFd{{Fd: int32(r.slot.rx.sock), Events: unix.POLLIN}}

@@ -30,22 +30,26 @@ func TestLayoutIsDecidedPerController(t *testing.T) {
 		{
 			"version 1, with an empty version 2 beside it",
 			v1Mounts + "41 31 0:38 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n", v1Self, nil,
-			layout{{1, "/sys/fs/cgroup/memory/a/b"}, {1, "/sys/fs/cgroup/pids/a"}, {1, "/sys/fs/cgroup/cpu,cpuacct"}}, "v1",
+			layout{{1, "/sys/fs/cgroup/memory/a/b"}, {1, "/sys/fs/cgroup/pids/a"}, {1, "/sys/fs/cgroup/cpu,cpuacct"}},
+			"v1",
 		},
 		{
 			"version 2 under systemd",
 			"29 22 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n", "0::/system.slice/gavel.service\n",
 			map[string]string{"/sys/fs/cgroup/system.slice/gavel.service": "cpu io memory pids\n"},
 			layout{
-				{2, "/sys/fs/cgroup/system.slice/gavel.service"}, {2, "/sys/fs/cgroup/system.slice/gavel.service"},
 				{2, "/sys/fs/cgroup/system.slice/gavel.service"},
-			}, "v2",
+				{2, "/sys/fs/cgroup/system.slice/gavel.service"},
+				{2, "/sys/fs/cgroup/system.slice/gavel.service"},
+			},
+			"v2",
 		},
 		{
 			"version 2 when already moved to the worker's leaf",
 			"29 22 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n", "0::/unit/gavel-worker\n",
 			map[string]string{"/sys/fs/cgroup/unit": "memory pids\n"},
-			layout{{2, "/sys/fs/cgroup/unit"}, {2, "/sys/fs/cgroup/unit"}, {2, "/sys/fs/cgroup/unit"}}, "v2",
+			layout{{2, "/sys/fs/cgroup/unit"}, {2, "/sys/fs/cgroup/unit"}, {2, "/sys/fs/cgroup/unit"}},
+			"v2",
 		},
 		{
 			"hybrid: memory on version 2 only",
@@ -53,7 +57,8 @@ func TestLayoutIsDecidedPerController(t *testing.T) {
 				"41 31 0:38 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n",
 			"8:pids:/\n2:cpu,cpuacct:/x\n0::/y\n",
 			map[string]string{"/sys/fs/cgroup/unified/y": "memory hugetlb\n"},
-			layout{{2, "/sys/fs/cgroup/unified/y"}, {1, "/sys/fs/cgroup/pids"}, {1, "/sys/fs/cgroup/cpu,cpuacct/x"}}, "hybrid",
+			layout{{2, "/sys/fs/cgroup/unified/y"}, {1, "/sys/fs/cgroup/pids"}, {1, "/sys/fs/cgroup/cpu,cpuacct/x"}},
+			"hybrid",
 		},
 		{
 			"container that sees a part of the hierarchy",
@@ -61,13 +66,15 @@ func TestLayoutIsDecidedPerController(t *testing.T) {
 				"36 31 0:33 /docker/1f /sys/fs/cgroup/pids rw - cgroup cgroup rw,pids\n" +
 				"37 31 0:34 /docker/1f /sys/fs/cgroup/cpuacct rw - cgroup cgroup rw,cpuacct\n",
 			"3:memory:/docker/1f/sub\n2:pids:/docker/1f\n1:cpuacct:/elsewhere\n", nil,
-			layout{{1, "/sys/fs/cgroup/memory/sub"}, {1, "/sys/fs/cgroup/pids"}, {1, "/sys/fs/cgroup/cpuacct"}}, "v1",
+			layout{{1, "/sys/fs/cgroup/memory/sub"}, {1, "/sys/fs/cgroup/pids"}, {1, "/sys/fs/cgroup/cpuacct"}},
+			"v1",
 		},
 		{
 			"mount point with a space",
 			"29 22 0:26 / /mnt/c\\040g rw - cgroup2 cgroup2 rw\n", "0::/\n",
 			map[string]string{"/mnt/c g": "memory pids\n"},
-			layout{{2, "/mnt/c g"}, {2, "/mnt/c g"}, {2, "/mnt/c g"}}, "v2",
+			layout{{2, "/mnt/c g"}, {2, "/mnt/c g"}, {2, "/mnt/c g"}},
+			"v2",
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {

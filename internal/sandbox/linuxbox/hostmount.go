@@ -22,7 +22,7 @@ func identifyMounts(mounts []sandbox.Mount) (ids []mountID, err error) {
 		if err := unix.Stat(m.Host, &st); err != nil {
 			return nil, &sandbox.Fault{Op: "mount", Err: fmt.Errorf("%s: %w", m.Host, err)}
 		}
-		ids = append(ids, mountID{m.Box, uint64(st.Dev), st.Ino})
+		ids = append(ids, mountID{m.Box, st.Dev, st.Ino})
 	}
 	return ids, nil
 }

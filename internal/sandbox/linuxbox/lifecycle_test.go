@@ -228,7 +228,7 @@ func processesBelow(dir string) (pids []int) {
 	_ = filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
 		if err == nil && d.IsDir() {
 			b, _ := os.ReadFile(filepath.Join(path, "cgroup.procs"))
-			for _, s := range strings.Fields(string(b)) {
+			for s := range strings.FieldsSeq(string(b)) {
 				pid, _ := strconv.Atoi(s)
 				pids = append(pids, pid)
 			}

@@ -24,28 +24,32 @@ func TestCPUsAreOrderedByCore(t *testing.T) {
 		want    cpus
 	}{
 		{
-			"hyper-threads numbered after the cores", map[string]string{
+			"hyper-threads numbered after the cores",
+			map[string]string{
 				"cpu0": "0,2", "cpu1": "1,3", "cpu2": "0,2", "cpu3": "1,3",
 			},
 			[]int{0, 1, 2, 3},
 			cpus{{ID: 0}, {ID: 1}, {ID: 2, Sibling: true}, {ID: 3, Sibling: true}},
 		},
 		{
-			"hyper-threads side by side", map[string]string{
+			"hyper-threads side by side",
+			map[string]string{
 				"cpu0": "0-1", "cpu1": "0-1", "cpu2": "2-3", "cpu3": "2-3",
 			},
 			[]int{0, 1, 2, 3},
 			cpus{{ID: 0}, {ID: 2}, {ID: 1, Sibling: true}, {ID: 3, Sibling: true}},
 		},
 		{
-			"only what is allowed counts", map[string]string{
+			"only what is allowed counts",
+			map[string]string{
 				"cpu0": "0-1", "cpu1": "0-1", "cpu2": "2-3", "cpu3": "2-3",
 			},
 			[]int{1, 2},
 			cpus{{ID: 1}, {ID: 2}},
 		},
 		{
-			"isolated CPUs are said to be so", map[string]string{"cpu4": "4", "cpu5": "5", "isolated": "5-7"},
+			"isolated CPUs are said to be so",
+			map[string]string{"cpu4": "4", "cpu5": "5", "isolated": "5-7"},
 			[]int{4, 5},
 			cpus{{ID: 4}, {ID: 5, Isolated: true}},
 		},

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -70,22 +71,21 @@ func (f *rootFS) makePoint(m *runMount) error {
 }
 
 // detach undoes attach, in reverse.
-func (f *rootFS) detach(mounts []runMount) error {
+func (r *rootFS) detach(mounts []runMount) error {
 	var errs []error
-	for i := len(mounts) - 1; i >= 0; i-- {
-		m := mounts[i]
+	for _, m := range slices.Backward(mounts) {
 		// A mount that never came about is EINVAL.
 		if err := unix.Unmount(m.point, unix.UMOUNT_NOFOLLOW); err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
 			errs = append(errs, fmt.Errorf("unmount %s: %w", m.point, err))
 			continue
 		}
-		for j := len(m.made) - 1; j >= 0; j-- {
+		for j, made := range slices.Backward(m.made) {
 			flags := unix.AT_REMOVEDIR
 			if j == len(m.made)-1 && !m.isDir {
 				flags = 0
 			}
-			if err := unix.Unlinkat(f.write, m.made[j], flags); err != nil && !errors.Is(err, unix.ENOENT) {
-				errs = append(errs, fmt.Errorf("remove mount point /%s: %w", m.made[j], err))
+			if err := unix.Unlinkat(r.write, made, flags); err != nil && !errors.Is(err, unix.ENOENT) {
+				errs = append(errs, fmt.Errorf("remove mount point /%s: %w", made, err))
 			}
 		}
 	}

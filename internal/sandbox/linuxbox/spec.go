@@ -80,10 +80,16 @@ func checkLimits(l *sandbox.Limits) error {
 		name  string
 		value int64
 	}{
-		{"CPU", int64(l.CPU)}, {"Wall", int64(l.Wall)}, {"MemoryBytes", l.MemoryBytes},
-		{"StdoutBytes", l.StdoutBytes}, {"StderrBytes", l.StderrBytes}, {"FileBytes", l.FileBytes},
-		{"DiskBytes", l.DiskBytes}, {"DiskInodes", l.DiskInodes},
-		{"Processes", int64(l.Processes)}, {"OpenFiles", int64(l.OpenFiles)},
+		{"CPU", int64(l.CPU)},
+		{"Wall", int64(l.Wall)},
+		{"MemoryBytes", l.MemoryBytes},
+		{"StdoutBytes", l.StdoutBytes},
+		{"StderrBytes", l.StderrBytes},
+		{"FileBytes", l.FileBytes},
+		{"DiskBytes", l.DiskBytes},
+		{"DiskInodes", l.DiskInodes},
+		{"Processes", int64(l.Processes)},
+		{"OpenFiles", int64(l.OpenFiles)},
 	} {
 		if f.value <= 0 {
 			return fmt.Errorf("spec: limit %s is %d, a run without a limit is refused", f.name, f.value)

@@ -103,6 +103,7 @@ func (p *packer) bool(v bool) {
 		p.b = append(p.b, 0)
 	}
 }
+
 func (p *packer) strs(list []string) {
 	p.int(int64(len(list)))
 	for _, s := range list {
