@@ -36,10 +36,11 @@ type world struct {
 
 // grammar is the command line.
 type grammar struct {
-	Enroll  enrollCmd  `cmd:"" help:"Trade an invitation for this worker's token, and remember the arbiter."`
-	Run     runCmd     `cmd:"" help:"Judge for the arbiter until told to stop."`
-	Doctor  doctorCmd  `cmd:"" help:"Check this machine, and say how to fix what is missing."`
-	Version versionCmd `cmd:"" help:"Name the version."`
+	Enroll   enrollCmd   `cmd:"" help:"Trade an invitation for this worker's token, and remember the arbiter."`
+	Run      runCmd      `cmd:"" help:"Judge for the arbiter until told to stop."`
+	Language languageCmd `cmd:"" help:"List languages, and test them here."`
+	Doctor   doctorCmd   `cmd:"" help:"Check this machine, and say how to fix what is missing."`
+	Version  versionCmd  `cmd:"" help:"Name the version."`
 }
 
 // exited unwinds kong when it wants to end the program after --help.

@@ -12,8 +12,8 @@ import (
 const (
 	// ArgSources stands for one argument per source file.
 	ArgSources = "{sources}"
-	// ArgProgram stands for the program: what to write when compiling, what
-	// to start when running.
+	// ArgProgram stands, also within a word, for the program: what to write
+	// when compiling, what to start when running.
 	ArgProgram = "{program}"
 )
 
@@ -136,12 +136,12 @@ func (l *Language) ProgramName() string {
 // RunArgv is the command that runs the program of the given file name below
 // sandbox.ProgramDir, under that memory limit, with args.
 func (l *Language) RunArgv(programName string, memoryBytes int64, args ...string) []string {
-	return append(withMemory(expand(l.Run.Argv, sandbox.ProgramDir+"/"+programName, nil), memoryBytes), args...)
+	return append(l.withMemory(expand(l.Run.Argv, sandbox.ProgramDir+"/"+programName, nil), memoryBytes), args...)
 }
 
 // RunEnv is the whole environment of a run under that memory limit.
 func (l *Language) RunEnv(memoryBytes int64) []string {
-	return withMemory(environment(l.Run.Env), memoryBytes)
+	return l.withMemory(environment(l.Run.Env), memoryBytes)
 }
 
 // HasExtension reports whether a file of this name can be a source of l.
@@ -161,13 +161,10 @@ func (l *Language) In(codes []string) bool {
 func expand(argv []string, program string, sources []string) []string {
 	out := make([]string, 0, len(argv)+len(sources))
 	for _, arg := range argv {
-		switch arg {
-		case ArgSources:
+		if arg == ArgSources {
 			out = append(out, sources...)
-		case ArgProgram:
-			out = append(out, program)
-		default:
-			out = append(out, arg)
+		} else {
+			out = append(out, strings.ReplaceAll(arg, ArgProgram, program))
 		}
 	}
 	return out

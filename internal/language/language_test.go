@@ -36,7 +36,10 @@ func TestBuiltinLanguages(t *testing.T) {
 	for _, l := range mustBuiltin(t).All() {
 		ids = append(ids, l.ID)
 	}
-	if diff := cmp.Diff([]string{"c", "cpp17", "cpp20", "python3"}, ids); diff != "" {
+	if diff := cmp.Diff([]string{
+		"bash", "c", "cpp17", "cpp20", "cpp23", "csharp", "go", "haskell", "java", "javascript", "kotlin", "lua", "pascal",
+		"php", "pypy3", "python3", "ruby", "rust",
+	}, ids); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -90,7 +93,7 @@ func TestByExtension(t *testing.T) {
 	r := mustBuiltin(t)
 	for name, want := range map[string]string{
 		"a.c": "c", "a.cpp": "cpp20", "dir.py/a.CC": "cpp20", "a.b.py": "python3", "a.c++": "cpp20",
-		"a.java": "", "cpp": "", "": "", ".": "",
+		"a.java": "java", "a.kt": "kotlin", "a.rs": "rust", "a.sh": "bash", "a.f90": "", "cpp": "", "": "", ".": "",
 	} {
 		got := ""
 		if l, ok := r.ByExtension(name); ok {

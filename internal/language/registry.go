@@ -130,6 +130,8 @@ var (
 	validEnv  = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*=`)
 )
 
+func namesProgram(word string) bool { return strings.Contains(word, ArgProgram) }
+
 func (l *Language) validate() error {
 	var errs []error
 	refuse := func(bad bool, format string, args ...any) {
@@ -151,9 +153,9 @@ func (l *Language) validate() error {
 	refuse(l.Compile.Program != "" && !validFile.MatchString(l.Compile.Program),
 		"compile.program %q must match %s", l.Compile.Program, validFile)
 	refuse(!slices.Contains(l.Compile.Argv, ArgSources), "compile.argv must contain %s", ArgSources)
-	refuse(l.Interpreted() == slices.Contains(l.Compile.Argv, ArgProgram),
+	refuse(l.Interpreted() == slices.ContainsFunc(l.Compile.Argv, namesProgram),
 		"compile.argv must contain %s when compile.program is given, and only then", ArgProgram)
-	refuse(!slices.Contains(l.Run.Argv, ArgProgram), "run.argv must contain %s", ArgProgram)
+	refuse(!slices.ContainsFunc(l.Run.Argv, namesProgram), "run.argv must contain %s", ArgProgram)
 	for name, argv := range map[string][]string{
 		"compile.argv": l.Compile.Argv, "run.argv": l.Run.Argv, "version.argv": l.Version.Argv,
 	} {

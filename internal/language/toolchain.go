@@ -11,9 +11,15 @@ import (
 	"github.com/gavel-oj/gavel/internal/sandbox"
 )
 
-// ArgMemory stands, anywhere in a word of Run.Argv or Run.Env, for the run's
-// memory limit in MiB: runtimes with a limit of their own are given it.
-const ArgMemory = "{memory_mib}"
+// Placeholders, anywhere in a word of Run.Argv or Run.Env, for runtimes with a
+// limit of their own.
+const (
+	// ArgMemory stands for the run's memory limit in MiB.
+	ArgMemory = "{memory_mib}"
+	// ArgHeap stands for the part of it that is not the runtime's own: without
+	// Factors.MemoryExtraBytes.
+	ArgHeap = "{heap_mib}"
+)
 
 // PreparedDir is where a language's steps find what its Prepare step left.
 const PreparedDir = sandbox.ProgramDir + "/prepared"
@@ -57,10 +63,11 @@ func (l *Language) RunOpenFiles() int {
 }
 
 // withMemory fills in the memory limit.
-func withMemory(words []string, memoryBytes int64) []string {
-	mib := strconv.FormatInt(max(memoryBytes>>20, 1), 10)
+func (l *Language) withMemory(words []string, memoryBytes int64) []string {
+	mib := func(bytes int64) string { return strconv.FormatInt(max(bytes>>20, 1), 10) }
+	r := strings.NewReplacer(ArgMemory, mib(memoryBytes), ArgHeap, mib(memoryBytes-l.Factors.MemoryExtraBytes))
 	for i, w := range words {
-		words[i] = strings.ReplaceAll(w, ArgMemory, mib)
+		words[i] = r.Replace(w)
 	}
 	return words
 }

@@ -18,6 +18,7 @@ const (
 	Cgroup  Need = "cgroup"  // writable cgroups and namespaces: the real box
 	UML     Need = "uml"     // user-mode-linux, for real cgroup v2
 	Browser Need = "browser" // chromium
+	Lang    Need = "lang"    // compilers and interpreters of the languages
 )
 
 // EnvRequire names the variable that lists needs which must be met, separated
@@ -29,7 +30,7 @@ const EnvRequire = "GAVEL_TEST_REQUIRE"
 // starts with "SKIPPED need=", which `make test` counts and repeats.
 func Missing(t testing.TB, need Need, format string, args ...any) {
 	t.Helper()
-	for _, r := range strings.Split(os.Getenv(EnvRequire), ",") {
+	for r := range strings.SplitSeq(os.Getenv(EnvRequire), ",") {
 		if strings.TrimSpace(r) == string(need) {
 			t.Fatalf("required by %s: "+format, append([]any{EnvRequire + "=" + string(need)}, args...)...)
 		}

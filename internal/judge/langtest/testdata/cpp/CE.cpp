@@ -1,0 +1,4 @@
+#include <vector>
+int main() {
+    std::vector<int> v = "missing";
+}

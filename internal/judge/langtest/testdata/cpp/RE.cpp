@@ -1,0 +1,5 @@
+#include <vector>
+int main() {
+    std::vector<int> v(3);
+    return v.at(7);
+}

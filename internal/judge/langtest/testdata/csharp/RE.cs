@@ -1,0 +1,1 @@
+class P { static void Main(string[] args) { System.Console.WriteLine(args[7]); } }

@@ -1,0 +1,3 @@
+package main
+
+func main() { println("stderr is no output") }

@@ -1,0 +1,3 @@
+public class Main {
+    static void main(String[] args) {}
+}

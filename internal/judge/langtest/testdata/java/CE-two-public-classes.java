@@ -1,0 +1,5 @@
+public class One {
+    public static void main(String[] args) {}
+}
+
+public class Two {}

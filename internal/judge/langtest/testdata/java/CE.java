@@ -1,0 +1,3 @@
+class Main {
+    public static void main(String[] args) { int x = missing; }
+}

@@ -1,0 +1,4 @@
+fun main() {
+    var n = 0
+    while (true) n++
+}

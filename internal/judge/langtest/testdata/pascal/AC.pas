@@ -1,0 +1,5 @@
+var a, b: longint;
+begin
+  readln(a, b);
+  writeln(a + b);
+end.

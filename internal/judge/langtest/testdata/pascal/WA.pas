@@ -1,0 +1,3 @@
+begin
+  writeln(3);
+end.

@@ -1,0 +1,2 @@
+<?php
+echo $undefined, array_sum(explode(' ', fgets(STDIN))), "\n";

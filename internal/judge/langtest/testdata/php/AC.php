@@ -1,0 +1,2 @@
+<?php
+echo array_sum(explode(' ', fgets(STDIN))), "\n";

@@ -1,0 +1,3 @@
+<?php
+$all = [];
+for (;;) $all[] = str_repeat('x', 1 << 20);

@@ -1,0 +1,3 @@
+if true
+  puts (1
+end
