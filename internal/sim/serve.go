@@ -353,48 +353,6 @@ func (a *arbiter) release(k int64, t Token, stopping bool, reply func(answer)) {
 	})
 }
 
-// packageOf is the package of a job's problem.
-func (w *World) packageOf(job int64) int64 { return job % packages }
-
-const packages = 3
-
-func (a *arbiter) openPackage(k, pkg int64, reply func(answer)) {
-	a.w.query(&a.process, nil, PackageLeasedTo{k, pkg}, func(out any, err error) {
-		switch {
-		case err != nil:
-			reply(answer{status: unavailable})
-		case !out.(bool):
-			reply(answer{status: forbidden})
-		default:
-			reply(answer{status: ok})
-		}
-	})
-}
-
-func (a *arbiter) submit(s Submit) {
-	a.w.query(&a.process, nil, s, func(out any, err error) {
-		if err == nil && a.led != nil {
-			a.led.enqueue(out.(int64), 0, s.Language)
-			a.led.kick()
-		}
-	})
-}
-
-func (a *arbiter) cancel(job int64) {
-	a.w.query(&a.process, nil, CancelOpenJob{job}, func(out any, err error) {
-		l := a.led
-		if err != nil || !out.(bool) || l == nil {
-			return
-		}
-		if h := l.byJob(job); h != nil {
-			l.letGo(h.Token)
-		}
-		l.queue.Remove(job)
-		delete(l.failedBy, job)
-		l.kick()
-	})
-}
-
 func (l *leadership) finish(t Token, job int64) {
 	l.letGo(t)
 	delete(l.failedBy, job)

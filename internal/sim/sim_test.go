@@ -15,7 +15,7 @@ var (
 	bugFlag       = flag.String("sim.bug", "", "a bug to put into the model (TestReplay)")
 	budgetFlag    = flag.Int("sim.budget", 1_500_000, "events to run in all")
 	traceFlag     = flag.Bool("sim.trace", false, "tell what happens (TestReplay)")
-	bugBudgetFlag = flag.Int("sim.bugbudget", 1_000_000, "events within which each known bug must be found")
+	bugBudgetFlag = flag.Int("sim.bugbudget", 2_000_000, "events within which each known bug must be found")
 )
 
 // replay is the one line that makes a history again.

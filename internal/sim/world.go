@@ -219,10 +219,10 @@ func (w *World) query(p *process, on *session, s Statement, then func(out any, e
 	lost, early := false, false
 	if !w.calm {
 		if w.chance(w.cfg.SlowDB[classOf(s)]) {
-			toDB += w.upTo(6 * time.Second)
+			toDB += w.upTo(9 * time.Second)
 		}
 		if w.chance(w.cfg.SlowDB[classOf(s)]) {
-			back += w.upTo(6 * time.Second)
+			back += w.upTo(9 * time.Second)
 		}
 		lost = w.chance(w.cfg.Doubt[classOf(s)])
 		early = lost && w.chance(0.5) // the caller hears of the lost connection before the statement is through
