@@ -2,6 +2,7 @@ package arbiter_test
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"math/rand/v2"
 	"sync"
@@ -230,11 +231,12 @@ func (c *client) serve(ctx context.Context, l gavelapi.Lease) {
 
 func (c *client) end(began int64, o history.Op, err error) {
 	o.Client = c.id
-	switch e, _ := err.(*apperr.Error); {
+	e, known := errors.AsType[*apperr.Error](err)
+	switch {
 	case err == nil:
-	case e != nil && e.Code == apperr.Gone:
+	case known && e.Code == apperr.Gone:
 		o.Answer, o.Reason = history.Dead, e.Field
-	case e != nil && e.Code == apperr.Conflict:
+	case known && e.Code == apperr.Conflict:
 		o.Answer = history.Refused
 	default:
 		o.Answer = history.Unknown

@@ -28,7 +28,6 @@ type leadership struct {
 	over      bool
 
 	looping, kicked, scanDue bool
-	reclaiming               bool
 	swept                    time.Duration
 	stale                    bool
 
@@ -99,14 +98,14 @@ func (a *arbiter) campaign() {
 		a.conn = nil
 		a.again()
 	}
-	w.query(&a.process, conn, tryLock{w, conn}, func(out any, err error) {
+	ask(w, &a.process, conn, tryLock{w, conn}, func(out bool, err error) {
 		switch {
 		case err != nil:
 			drop()
-		case !out.(bool):
-			w.query(&a.process, conn, ReadLeadership{}, func(expired any, err error) {
-				if err == nil && expired.(bool) {
-					w.query(&a.process, conn, endLeader{w, conn}, func(any, error) {})
+		case !out:
+			ask(w, &a.process, conn, ReadLeadership{}, func(expired bool, err error) {
+				if err == nil && expired {
+					ask(w, &a.process, conn, endLeader{w, conn}, func(any, error) {})
 				}
 				a.again()
 			})
@@ -114,13 +113,15 @@ func (a *arbiter) campaign() {
 			sent := a.clock()
 			holder := fmt.Sprintf("%s.%d", a.name, a.epoch)
 			take := TakeOver{Holder: holder, Valid: w.cfg.Valid, TTL: w.cfg.Lease.TTL}
-			w.query(&a.process, conn, take, func(term any, err error) {
+			ask(w, &a.process, conn, take, func(term int64, err error) {
 				if err != nil {
 					drop()
 					return
 				}
-				l := &leadership{a: a, w: w, conn: conn, term: term.(int64), holder: holder, renewedAt: sent, swept: a.clock(),
-					granting: map[int64]bool{}, presence: make([]*presence, len(w.workers))}
+				l := &leadership{
+					a: a, w: w, conn: conn, term: term, holder: holder, renewedAt: sent, swept: a.clock(),
+					granting: map[int64]bool{}, presence: make([]*presence, len(w.workers)),
+				}
 				l.forgetLeases()
 				l.rebuild(func(err error) {
 					if err != nil {
@@ -178,11 +179,11 @@ func (l *leadership) renew() {
 		return
 	}
 	sent := l.a.clock()
-	l.w.query(&l.a.process, l.conn, RenewLeadership{Term: l.term, Holder: l.holder, Valid: l.w.cfg.Valid}, func(out any, err error) {
+	ask(l.w, &l.a.process, l.conn, RenewLeadership{Term: l.term, Holder: l.holder, Valid: l.w.cfg.Valid}, func(out bool, err error) {
 		if l.over {
 			return
 		}
-		if err != nil || !out.(bool) || l.a.clock()-sent > l.w.cfg.Answer {
+		if err != nil || !out || l.a.clock()-sent > l.w.cfg.Answer {
 			l.stepDown("its renewal failed")
 			return
 		}
@@ -225,34 +226,34 @@ func (l *leadership) forgetLeases() {
 // rebuild reads memory anew.
 func (l *leadership) rebuild(then func(error)) {
 	p := &l.a.process
-	l.w.query(p, nil, FailedAttemptsOfOpenJobs{}, func(failed any, err error) {
+	ask(l.w, p, nil, FailedAttemptsOfOpenJobs{}, func(failed []Failure, err error) {
 		if err != nil {
 			then(err)
 			return
 		}
-		l.w.query(p, nil, LeasedJobs{}, func(leased any, err error) {
+		ask(l.w, p, nil, LeasedJobs{}, func(leased []Row, err error) {
 			if err != nil {
 				then(err)
 				return
 			}
 			readAt := l.w.now
-			l.w.query(p, nil, PendingJobs{}, func(pending any, err error) {
+			ask(l.w, p, nil, PendingJobs{}, func(pending []Row, err error) {
 				if err != nil {
 					then(err)
 					return
 				}
 				l.forgetLeases()
-				for _, f := range failed.([]Failure) {
+				for _, f := range failed {
 					l.failedBy[f.Job] = append(l.failedBy[f.Job], f.Worker)
 				}
 				now := l.a.clock()
-				for _, r := range leased.([]Row) {
+				for _, r := range leased {
 					if l.w.cfg.Bugs.has(ForgetRequest) {
 						r.Request = 0
 					}
 					l.hold(&heldLease{Row: r, registered: now, due: now + max(0, r.ExpiresAt-readAt)})
 				}
-				for _, r := range pending.([]Row) {
+				for _, r := range pending {
 					l.enqueue(r.ID, r.Gen, r.Language)
 				}
 				then(nil)
@@ -280,9 +281,9 @@ func (l *leadership) byToken(t Token) *heldLease {
 
 // byJob returns the newest lease of a job.
 func (l *leadership) byJob(job int64) *heldLease {
-	for i := len(l.held) - 1; i >= 0; i-- {
-		if l.held[i].ID == job {
-			return l.held[i]
+	for _, h := range slices.Backward(l.held) {
+		if h.ID == job {
+			return h
 		}
 	}
 	return nil

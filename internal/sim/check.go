@@ -183,7 +183,8 @@ func (c *checker) did(s Statement, out any) {
 			}
 		}
 	case *HeldLeases:
-		for _, l := range out.([]Granted) {
+		granted, _ := out.([]Granted)
+		for _, l := range granted {
 			g := c.ghost(l.Job)
 			if g.live != l.Token {
 				c.fail("I2", "a repeated request was answered with token %d of job %d; live is %d", l.Token, l.Job, g.live)
@@ -196,11 +197,12 @@ func (c *checker) did(s Statement, out any) {
 			g := &c.ghosts[i]
 			holds = holds || g.live != 0 && g.worker == s.Worker && c.w.packageOf(int64(i+1)) == s.Package
 		}
-		if holds != out.(bool) {
+		if may, _ := out.(bool); holds != may {
 			c.fail("I9", "may worker %d read package %d? %v, but it holds a lease of it: %v", s.Worker, s.Package, out, holds)
 		}
 	case *RecordResults:
-		for _, h := range out.([]Holder) {
+		done, _ := out.([]Holder)
+		for _, h := range done {
 			c.once(h.Job)
 		}
 	case complete:

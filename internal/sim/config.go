@@ -133,7 +133,7 @@ func NewConfig(seed uint64) Config {
 }
 
 // rates are the parts of a mixture that Without can take away by name.
-func (c *Config) rates() []struct {
+func rates(c *Config) []struct {
 	name string
 	rate *float64
 } {
@@ -141,8 +141,14 @@ func (c *Config) rates() []struct {
 		name string
 		rate *float64
 	}{
-		{"loss", &c.Loss}, {"late", &c.Late}, {"slow", &c.Slow}, {"double", &c.Double},
-		{"slowjudge", &c.SlowJudge}, {"fault", &c.Fault}, {"poison", &c.Poison}, {"cancel", &c.Cancel},
+		{"loss", &c.Loss},
+		{"late", &c.Late},
+		{"slow", &c.Slow},
+		{"double", &c.Double},
+		{"slowjudge", &c.SlowJudge},
+		{"fault", &c.Fault},
+		{"poison", &c.Poison},
+		{"cancel", &c.Cancel},
 	}
 	for i := range classes {
 		named = append(named, named[0], named[0])
@@ -154,12 +160,12 @@ func (c *Config) rates() []struct {
 
 // parts names everything that Without can take away: rates, "skew", and the
 // strikes by their number.
-func (c *Config) parts() []string {
+func (c Config) parts() []string {
 	var names []string
 	for i := range c.Faults {
 		names = append(names, strconv.Itoa(i))
 	}
-	for _, p := range c.rates() {
+	for _, p := range rates(&c) {
 		if *p.rate > 0 {
 			names = append(names, p.name)
 		}
@@ -183,7 +189,7 @@ func (c Config) Without(names string) (Config, error) {
 		if found {
 			c.Skew = false
 		}
-		for _, p := range c.rates() {
+		for _, p := range rates(&c) {
 			if p.name == name {
 				*p.rate, found = 0, true
 			}

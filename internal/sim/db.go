@@ -10,12 +10,14 @@ import (
 // Instant is a time by the database's clock, or a duration since its start.
 type Instant = time.Duration
 
-// Identifiers that are UUIDs in the real thing.
-type (
-	Token   int64
-	Session int64
-	Request int64
-)
+// Token names a lease. It is a UUID in the real thing, like Session and Request.
+type Token int64
+
+// Session names a process of a worker.
+type Session int64
+
+// Request names a claim, however often it is repeated.
+type Request int64
 
 // Row is a row of jobs. Columns that are null in a pending row are zero.
 type Row struct {

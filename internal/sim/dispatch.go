@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"errors"
 	"slices"
 	"time"
 
@@ -42,9 +43,9 @@ func (l *leadership) turn() {
 		return
 	}
 	l.scanDue = false
-	l.w.query(&l.a.process, nil, PendingJobs{}, func(out any, err error) {
+	ask(l.w, &l.a.process, nil, PendingJobs{}, func(out []Row, err error) {
 		if err == nil {
-			for _, r := range out.([]Row) {
+			for _, r := range out {
 				if h := l.byJob(r.ID); h != nil && h.Gen > r.Gen {
 					continue
 				}
@@ -103,19 +104,19 @@ func (l *leadership) grantAll() {
 	for _, g := range plan {
 		s.Inputs = append(s.Inputs, g.in)
 	}
-	l.w.query(&l.a.process, nil, s, func(out any, err error) {
+	ask(l.w, &l.a.process, nil, s, func(out []Granted, err error) {
 		switch {
 		case l.over:
 		case err != nil:
 			l.failPlan(plan)
-			if err == errUnknown && !l.w.cfg.Bugs.has(RebuildInDoubt) {
+			if errors.Is(err, errUnknown) && !l.w.cfg.Bugs.has(RebuildInDoubt) {
 				l.stepDown("whether a grant happened is not known")
 				return
 			}
 			l.stale = true
 			l.turned()
 		default:
-			l.settle(plan, out.([]Granted))
+			l.settle(plan, out)
 			l.grantAll()
 		}
 	})
@@ -133,8 +134,10 @@ func (l *leadership) plan() []plannedGrant {
 		m.inFlight++
 		l.granting[g.Job.ID] = true
 		l.w.tokens++
-		plan[i] = plannedGrant{job: g.Job, to: m, in: GrantInput{Job: g.Job.ID, Gen: g.Job.Gen, Token: l.w.tokens,
-			Worker: m.worker.ID, Session: m.session, Request: m.request}}
+		plan[i] = plannedGrant{job: g.Job, to: m, in: GrantInput{
+			Job: g.Job.ID, Gen: g.Job.Gen, Token: l.w.tokens,
+			Worker: m.worker.ID, Session: m.session, Request: m.request,
+		}}
 	}
 	return plan
 }
@@ -231,12 +234,12 @@ func (l *leadership) reclaimTick() {
 
 func (l *leadership) reclaim(then func(error)) {
 	s := &Reclaim{Term: l.term, AttemptCap: l.w.cfg.Lease.AttemptCap}
-	l.w.query(&l.a.process, nil, s, func(out any, err error) {
+	ask(l.w, &l.a.process, nil, s, func(out Reclaimed, err error) {
 		if err != nil {
 			then(err)
 			return
 		}
-		got := out.(Reclaimed)
+		got := out
 		for _, r := range got.Requeued {
 			h := l.byJob(r.Job)
 			if h == nil || h.Gen != r.Gen && !l.w.cfg.Bugs.has(ReclaimForgetsNewer) {
@@ -258,11 +261,11 @@ func (l *leadership) reclaim(then func(error)) {
 }
 
 func (l *leadership) reconcile(before time.Duration, then func()) {
-	l.w.query(&l.a.process, nil, LeasedJobs{}, func(out any, err error) {
+	ask(l.w, &l.a.process, nil, LeasedJobs{}, func(out []Row, err error) {
 		if err == nil {
 			now, readAt := l.a.clock(), l.w.now
 			live := map[Token]bool{}
-			for _, r := range out.([]Row) {
+			for _, r := range out {
 				live[r.Token] = true
 				if h := l.byToken(r.Token); h != nil {
 					h.due = now + max(0, r.ExpiresAt-readAt)

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"errors"
 	"slices"
 
 	"github.com/gavel-oj/gavel/internal/dispatch"
@@ -51,11 +52,11 @@ func (a *arbiter) claim(req claimRequest, reply func(answer)) {
 		l.claimOn(req, reply)
 		return
 	}
-	a.w.query(&a.process, nil, &ExpireSession{Worker: req.worker, Session: dead, Term: l.term}, func(out any, err error) {
+	ask(a.w, &a.process, nil, &ExpireSession{Worker: req.worker, Session: dead, Term: l.term}, func(out int, err error) {
 		switch {
 		case err != nil:
 			reply(answer{status: unavailable})
-		case out.(int) == 0:
+		case out == 0:
 			l.claimOn(req, reply)
 		default:
 			l.reclaim(func(err error) {
@@ -87,8 +88,10 @@ func (l *leadership) admit(req claimRequest) (dead Session, ok bool) {
 			}
 		}
 	}
-	l.presence[req.worker-1] = &presence{session: req.session, slots: req.total, seenAt: now,
-		worker: dispatch.Worker{ID: req.worker, Languages: req.languages}}
+	l.presence[req.worker-1] = &presence{
+		session: req.session, slots: req.total, seenAt: now,
+		worker: dispatch.Worker{ID: req.worker, Languages: req.languages},
+	}
 	return dead, true
 }
 
@@ -105,12 +108,12 @@ func (l *leadership) claimOn(req claimRequest, reply func(answer)) {
 		return
 	}
 	s := &HeldLeases{Jobs: jobs, Worker: req.worker, Request: req.request, Confirm: l.w.cfg.Lease.Confirm, Term: l.term}
-	l.w.query(&l.a.process, nil, s, func(out any, err error) {
+	ask(l.w, &l.a.process, nil, s, func(out []Granted, err error) {
 		if err != nil {
 			reply(answer{status: unavailable})
 			return
 		}
-		reply(answer{status: ok, leases: out.([]Granted)})
+		reply(answer{status: ok, leases: out})
 	})
 }
 
@@ -153,12 +156,12 @@ func (a *arbiter) find(l *leadership, k int64, t Token, then func(job int64, out
 }
 
 func (a *arbiter) findAttempt(k int64, t Token, then func(job int64, outcome lease.Outcome, st status)) {
-	a.w.query(&a.process, nil, AttemptByToken{t}, func(out any, err error) {
+	ask(a.w, &a.process, nil, AttemptByToken{t}, func(out Attempt, err error) {
 		if err != nil {
 			then(0, "", unavailable)
 			return
 		}
-		switch at := out.(Attempt); {
+		switch at := out; {
 		case at.Job == 0:
 			then(0, "", gone)
 		case at.Worker != k:
@@ -185,11 +188,11 @@ func (a *arbiter) heartbeat(k int64, t Token, workerNow Instant, reply func(answ
 		}
 		sent := a.clock()
 		s := &ExtendLeases{Inputs: []Holder{{job, t, k}}, TTL: a.w.cfg.Lease.TTL, workerNow: workerNow}
-		a.w.query(&a.process, nil, s, func(out any, err error) {
+		ask(a.w, &a.process, nil, s, func(out []Holder, err error) {
 			switch {
 			case err != nil:
 				reply(answer{status: unavailable})
-			case len(out.([]Holder)) == 0:
+			case len(out) == 0:
 				l.forget(t)
 				a.findAttempt(k, t, func(_ int64, _ lease.Outcome, st status) {
 					if st == ok {
@@ -230,7 +233,7 @@ func (a *arbiter) result(k int64, rep report, reply func(answer)) {
 		}
 		a.record(l, Holder{job, rep.token, k}, rep, func(done bool, err error) {
 			switch {
-			case err == errUnknown && a.w.cfg.Bugs.has(AnswerBeforeCommit):
+			case errors.Is(err, errUnknown) && a.w.cfg.Bugs.has(AnswerBeforeCommit):
 				reply(answer{status: ok, outcome: recorded})
 			case err != nil:
 				reply(answer{status: unavailable})
@@ -254,7 +257,7 @@ func (a *arbiter) answerDead(job int64, rep report, outcome lease.Outcome, reply
 	switch outcome {
 	case lease.Completed, lease.Failed:
 		if a.w.cfg.Bugs.has(CompletionTwice) && outcome == lease.Completed {
-			a.w.query(&a.process, nil, complete{job}, func(any, error) {})
+			ask(a.w, &a.process, nil, complete{job}, func(any, error) {})
 		}
 		reply(answer{status: ok, outcome: alreadyRecorded})
 	case lease.Running:
@@ -264,7 +267,7 @@ func (a *arbiter) answerDead(job int64, rep report, outcome lease.Outcome, reply
 		if verdict == "" {
 			verdict = "fault"
 		}
-		a.w.query(&a.process, nil, KeepLateReport{rep.token, verdict}, func(_ any, err error) {
+		ask(a.w, &a.process, nil, KeepLateReport{rep.token, verdict}, func(_ any, err error) {
 			if err != nil {
 				reply(answer{status: unavailable})
 				return
@@ -278,8 +281,8 @@ func (a *arbiter) answerDead(job int64, rep report, outcome lease.Outcome, reply
 func (a *arbiter) record(l *leadership, h Holder, rep report, then func(done bool, err error)) {
 	if rep.verdict != "" {
 		s := &RecordResults{Inputs: []ResultInput{{h, rep.verdict}}}
-		a.w.query(&a.process, nil, s, func(out any, err error) {
-			done := err == nil && len(out.([]Holder)) == 1
+		ask(a.w, &a.process, nil, s, func(out []Holder, err error) {
+			done := err == nil && len(out) == 1
 			if done {
 				l.finish(h.Token, h.Job)
 			}
@@ -288,18 +291,18 @@ func (a *arbiter) record(l *leadership, h Holder, rep report, then func(done boo
 		return
 	}
 	attemptCap := a.w.cfg.Lease.AttemptCap
-	a.w.query(&a.process, nil, &ReturnFailed{h, attemptCap}, func(out any, err error) {
+	ask(a.w, &a.process, nil, &ReturnFailed{h, attemptCap}, func(out []Returned, err error) {
 		if err != nil {
 			then(false, err)
 			return
 		}
-		if back := out.([]Returned); len(back) == 1 {
+		if back := out; len(back) == 1 {
 			l.requeue(h.Token, h.Job, back[0].Gen, h.Worker)
 			then(true, nil)
 			return
 		}
-		a.w.query(&a.process, nil, &GiveUpFailed{h, attemptCap}, func(out any, err error) {
-			done := err == nil && len(out.([]int64)) == 1
+		ask(a.w, &a.process, nil, &GiveUpFailed{h, attemptCap}, func(out []int64, err error) {
+			done := err == nil && len(out) == 1
 			if done {
 				l.finish(h.Token, h.Job)
 			}
@@ -334,12 +337,12 @@ func (a *arbiter) release(k int64, t Token, stopping bool, reply func(answer)) {
 			reply(answer{status: st, released: outcome == lease.Released})
 			return
 		}
-		a.w.query(&a.process, nil, &ReleaseLease{Holder{job, t, k}}, func(out any, err error) {
+		ask(a.w, &a.process, nil, &ReleaseLease{Holder{job, t, k}}, func(out []Returned, err error) {
 			if err != nil {
 				reply(answer{status: unavailable})
 				return
 			}
-			back := out.([]Returned)
+			back := out
 			if len(back) == 1 {
 				l.requeue(t, job, back[0].Gen, 0)
 				reply(answer{status: ok, released: true})

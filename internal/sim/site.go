@@ -6,11 +6,11 @@ func (w *World) packageOf(job int64) int64 { return job % packages }
 const packages = 3
 
 func (a *arbiter) openPackage(k, pkg int64, reply func(answer)) {
-	a.w.query(&a.process, nil, PackageLeasedTo{k, pkg}, func(out any, err error) {
+	ask(a.w, &a.process, nil, PackageLeasedTo{k, pkg}, func(out bool, err error) {
 		switch {
 		case err != nil:
 			reply(answer{status: unavailable})
-		case !out.(bool):
+		case !out:
 			reply(answer{status: forbidden})
 		default:
 			reply(answer{status: ok})
@@ -19,18 +19,18 @@ func (a *arbiter) openPackage(k, pkg int64, reply func(answer)) {
 }
 
 func (a *arbiter) submit(s Submit) {
-	a.w.query(&a.process, nil, s, func(out any, err error) {
+	ask(a.w, &a.process, nil, s, func(out int64, err error) {
 		if err == nil && a.led != nil {
-			a.led.enqueue(out.(int64), 0, s.Language)
+			a.led.enqueue(out, 0, s.Language)
 			a.led.kick()
 		}
 	})
 }
 
 func (a *arbiter) cancel(job int64) {
-	a.w.query(&a.process, nil, CancelOpenJob{job}, func(out any, err error) {
+	ask(a.w, &a.process, nil, CancelOpenJob{job}, func(out bool, err error) {
 		l := a.led
-		if err != nil || !out.(bool) || l == nil {
+		if err != nil || !out || l == nil {
 			return
 		}
 		if h := l.byJob(job); h != nil {

@@ -58,8 +58,10 @@ func (s *GrantLeases) Do(db *DB) any {
 		r.Token, r.Worker, r.Session, r.Request = in.Token, in.Worker, in.Session, in.Request
 		r.ExpiresAt = db.Now + s.Confirm
 		db.attemptOf[in.Token] = len(db.Attempts)
-		db.Attempts = append(db.Attempts, Attempt{Job: r.ID, Gen: r.Gen + 1, Token: in.Token, Worker: in.Worker,
-			Session: in.Session, Request: in.Request, Term: s.Term, Outcome: lease.Running})
+		db.Attempts = append(db.Attempts, Attempt{
+			Job: r.ID, Gen: r.Gen + 1, Token: in.Token, Worker: in.Worker,
+			Session: in.Session, Request: in.Request, Term: s.Term, Outcome: lease.Running,
+		})
 		db.apply(s, r, lease.Grant, lease.Leased, 0, Holder{}, s.Term)
 		out = append(out, Granted{Job: r.ID, Gen: r.Gen, Token: r.Token, Attempts: r.Attempts})
 	}

@@ -78,7 +78,7 @@ func (w *World) endSessions() {
 // stop is an orderly end: it resigns first.
 func (a *arbiter) stop() {
 	if l := a.led; l != nil {
-		a.w.query(&a.process, l.conn, RenewLeadership{Term: l.term, Holder: l.holder}, func(any, error) {})
+		ask(a.w, &a.process, l.conn, RenewLeadership{Term: l.term, Holder: l.holder}, func(any, error) {})
 	}
 	a.crash()
 }

@@ -102,8 +102,10 @@ func (k *worker) claim() {
 		if free <= 0 || k.draining {
 			return // freed wakes it
 		}
-		k.request = &claimRequest{worker: k.id, session: k.session, request: Request(k.w.newID()), slots: free, total: k.total,
-			wait: k.w.cfg.Lease.ClaimWait, languages: k.languages}
+		k.request = &claimRequest{
+			worker: k.id, session: k.session, request: Request(k.w.newID()), slots: free, total: k.total,
+			wait: k.w.cfg.Lease.ClaimWait, languages: k.languages,
+		}
 	}
 	k.claiming = true
 	req := *k.request

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	"github.com/gavel-oj/gavel/internal/lease"
@@ -260,6 +261,17 @@ func (w *World) query(p *process, on *session, s Statement, then func(out any, e
 	})
 }
 
+// ask is query for a statement that returns a T.
+func ask[T any](w *World, p *process, on *session, s Statement, then func(out T, err error)) {
+	w.query(p, on, s, func(out any, err error) {
+		rows, fits := out.(T)
+		if out != nil && !fits {
+			panic(fmt.Sprintf("sim: %T returned %T", s, out))
+		}
+		then(rows, err)
+	})
+}
+
 // Classes of statements. Each has its own rates of trouble: some histories are
 // about one of them alone.
 const (
@@ -355,15 +367,16 @@ func (w *World) settled() bool {
 }
 
 func (w *World) unsettled() string {
-	text := fmt.Sprintf("%d jobs are open", len(w.db.Open))
+	var text strings.Builder
+	fmt.Fprintf(&text, "%d jobs are open", len(w.db.Open))
 	for _, r := range w.db.Open {
-		text += fmt.Sprintf("; job %d %s gen %d attempts %d", r.ID, r.State, r.Gen, r.Attempts)
+		fmt.Fprintf(&text, "; job %d %s gen %d attempts %d", r.ID, r.State, r.Gen, r.Attempts)
 		if r.State == lease.Leased {
-			text += fmt.Sprintf(" by worker %d for %v", r.Worker, r.ExpiresAt-w.now)
+			fmt.Fprintf(&text, " by worker %d for %v", r.Worker, r.ExpiresAt-w.now)
 		}
 	}
 	for _, k := range w.workers {
-		text += fmt.Sprintf("; worker %d: %d runs, %d in its outbox", k.id, len(k.runs), len(k.outbox))
+		fmt.Fprintf(&text, "; worker %d: %d runs, %d in its outbox", k.id, len(k.runs), len(k.outbox))
 	}
-	return text
+	return text.String()
 }
