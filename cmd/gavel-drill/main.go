@@ -193,8 +193,14 @@ func (c *runCmd) Run(w world) error {
 		seed = rand.Uint64N(1 << 32) // short enough to type
 	}
 	fmt.Fprintf(w.err, "seed %d\n", seed)
+	prepared, forget, err := prepare(w)
+	if err != nil {
+		return err
+	}
+	defer forget()
 	options := drill.Options{
-		Gavel: filepath.Join(bin, "gavel"), Worker: filepath.Join(bin, "gavel-worker"), Self: self,
+		Cluster: prepared,
+		Gavel:   filepath.Join(bin, "gavel"), Worker: filepath.Join(bin, "gavel-worker"), Self: self,
 		Keep: c.Keep, Seed: seed, Rounds: c.Rounds, Sabotage: c.Sabotage, Clock: clock.System{},
 		Note: func(text string) { fmt.Fprintln(w.err, text) },
 	}
@@ -219,6 +225,26 @@ func (c *runCmd) Run(w world) error {
 		}
 	}
 	return nil
+}
+
+// prepare makes the database that scenarios copy; forget removes it. Without
+// PostgreSQL the scenarios say so themselves.
+func prepare(w world) (dir string, forget func(), err error) {
+	base, err := os.MkdirTemp("", "gavel-drill-cluster-")
+	if err != nil {
+		return "", nil, err
+	}
+	forget = func() { _ = os.RemoveAll(base) }    // the system's temporary directory is cleaned anyway
+	if err := os.Chmod(base, 0o711); err != nil { // the database's user walks through
+		forget()
+		return "", nil, err
+	}
+	dir = filepath.Join(base, "pg")
+	if err := drill.PrepareCluster(w.ctx, dir); err != nil {
+		fmt.Fprintln(w.err, "no database could be prepared:", err)
+		return "", forget, nil
+	}
+	return dir, forget, nil
 }
 
 func (c *runCmd) show(w world, results []drill.Result) error {

@@ -1,7 +1,6 @@
 package drill
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -14,7 +13,6 @@ import (
 
 	"github.com/gavel-oj/gavel/client"
 	"github.com/gavel-oj/gavel/gavelapi"
-	"github.com/gavel-oj/gavel/internal/pgserver"
 	"github.com/gavel-oj/gavel/internal/pgserver/pgbin"
 )
 
@@ -294,13 +292,7 @@ func leaderCutOff(t *T) {
 // tcpServer makes a cluster as usual and then serves it from a network of its
 // own, over TCP there and over its socket everywhere.
 func (s *stand) tcpServer() (*process, string) {
-	pg, err := pgserver.Start(s.ctx, pgserver.Config{DataDir: s.path("pg"), Clock: s.Clock})
-	if err != nil {
-		s.Skipf("no PostgreSQL: %v", err)
-	}
-	ctx, cancel := context.WithTimeout(s.ctx, 30*time.Second)
-	defer cancel()
-	s.must(pg.Stop(ctx), "stop PostgreSQL")
+	s.must(PrepareCluster(s.ctx, s.path("pg")), "make a database")
 	cluster := s.path("pg", "cluster")
 	installs, err := pgbin.Find(s.ctx, pgbin.Options{})
 	s.must(err, "find PostgreSQL")

@@ -74,6 +74,12 @@ func newStand(t *T) *stand {
 	log, err := os.OpenFile(t.path("postgres.log"), os.O_CREATE|os.O_WRONLY, 0o600)
 	t.must(err, "log of PostgreSQL")
 	t.cleanup(func() { _ = log.Close() })
+	if t.Cluster != "" {
+		out, err := exec.CommandContext(t.ctx, "cp", "-a", t.Cluster, t.path("pg")).CombinedOutput()
+		if err != nil {
+			t.Fatalf("copy the prepared cluster: %v: %s", err, out)
+		}
+	}
 	s.pg, err = pgserver.Start(t.ctx, pgserver.Config{
 		DataDir: t.path("pg"), Clock: t.Clock, Logger: slog.New(slog.NewTextHandler(log, nil)),
 		Settings: map[string]string{"max_connections": "60"},
@@ -89,6 +95,16 @@ func newStand(t *T) *stand {
 	})
 	s.connect(s.pg.URL())
 	return s
+}
+
+// PrepareCluster makes the data directory of a new database in dir, for
+// Options.Cluster.
+func PrepareCluster(ctx context.Context, dir string) error {
+	pg, err := pgserver.Start(ctx, pgserver.Config{DataDir: dir})
+	if err != nil {
+		return err
+	}
+	return pg.Stop(ctx)
 }
 
 // connect opens the drill's own sessions, which look and harm.

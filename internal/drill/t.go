@@ -21,6 +21,9 @@ type Options struct {
 	Gavel, Worker string
 	// Self is this program, started again in its roles.
 	Self string
+	// Cluster is a data directory of PrepareCluster to copy; "" makes a new
+	// one for each scenario, which takes some seconds.
+	Cluster string
 	// Dir is where the directories of scenarios are made; "" is the system's
 	// temporary directory.
 	Dir  string

@@ -1,0 +1,67 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestCommandLine(t *testing.T) {
+	empty := t.TempDir()
+	for _, c := range []struct {
+		name, args string
+		code       int
+		out, err   string
+	}{
+		{"help", "", 0, "run", ""},
+		{"list", "list", 0, "a7-leader-frozen", ""},
+		{"list says what is not there yet", "list", 0, "not yet: ", ""},
+		{"ids", "list -o id", 0, "a1-worker-killed\n", ""},
+		{"nothing chosen", "run", 2, "", "gavel-drill list shows them"},
+		{"both chosen", "run A1 --all", 2, "", "name scenarios, or give --all"},
+		{"unknown scenario", "run a99-nothing", 4, "", `no scenario "a99-nothing"`},
+		{"unknown flag", "run --harder", 2, "", "gavel-drill --help"},
+		{"rounds", "run A1 --rounds 0", 2, "", "--rounds"},
+		{"no counter-test", "run a7-leader-killed --sabotage", 2, "", "counter-test"},
+		{"no programs", "run A1 --bin-dir " + empty, 1, "", "make build"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var out, errOut bytes.Buffer
+			if code := execute(t.Context(), strings.Fields(c.args), &out, &errOut); code != c.code {
+				t.Errorf("exit code %d, want %d\n%s", code, c.code, errOut.String())
+			}
+			if !strings.Contains(out.String(), c.out) || !strings.Contains(errOut.String(), c.err) {
+				t.Errorf("output %q, errors %q", out.String(), errOut.String())
+			}
+		})
+	}
+}
+
+func TestListAsJSON(t *testing.T) {
+	var out, errOut bytes.Buffer
+	if code := execute(t.Context(), []string{"list", "-o", "json"}, &out, &errOut); code != 0 {
+		t.Fatalf("exit code %d: %s", code, errOut.String())
+	}
+	var rows []map[string]string
+	if err := json.Unmarshal(out.Bytes(), &rows); err != nil || len(rows) < 24 || rows[0]["name"] == "" || rows[0]["number"] != "A1" {
+		t.Errorf("%v: %s", err, out.String())
+	}
+}
+
+// What is not there yet is said and is no failure.
+func TestMissingScenariosAreSaid(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"gavel", "gavel-worker"} {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var out, errOut bytes.Buffer
+	code := execute(t.Context(), []string{"run", "A24", "--bin-dir", dir}, &out, &errOut)
+	if code != 0 || !strings.Contains(out.String(), "planned hours") || !strings.Contains(out.String(), "1 not yet") {
+		t.Errorf("exit code %d\n%s%s", code, out.String(), errOut.String())
+	}
+}
