@@ -37,7 +37,9 @@ type Offer struct {
 // SelfTest compiles and runs every language's self-test program, through the
 // same boxes, limits and comparator as any submission. It returns one Offer
 // per language, in the registry's order; only those that are OK may be
-// offered. Its error is the cause of ctx's end, or errors of the engine itself.
+// offered. One that passed on the machine as it is now, under an earlier engine
+// with the same scratch directory, is not judged again. Its error is the cause
+// of ctx's end, or errors of the engine itself.
 func (e *Engine) SelfTest(ctx context.Context) ([]Offer, error) {
 	return e.SelfTestOf(ctx, e.cfg.Languages.All())
 }
@@ -58,6 +60,11 @@ func (e *Engine) SelfTestOf(ctx context.Context, all []*language.Language) ([]Of
 func (e *Engine) selfTest(ctx context.Context, lang *language.Language) (Offer, error) {
 	offer := Offer{Language: lang.ID}
 	from := e.clock.Now()
+	if e.provenBefore(ctx, lang) {
+		offer.OK, offer.Took = true, e.clock.Now().Sub(from)
+		offer.Version, _ = e.versions.get(lang.ID)
+		return offer, nil
+	}
 	pkg, err := e.selfTestPackage(lang)
 	if err != nil {
 		return offer, fmt.Errorf("self-test of %s: %w", lang.ID, err)
@@ -82,7 +89,9 @@ func (e *Engine) selfTest(ctx context.Context, lang *language.Language) (Offer, 
 		return offer, err
 	}
 	offer.OK = report.Verdict == verdict.AC
-	if !offer.OK {
+	if offer.OK {
+		e.remember(lang)
+	} else {
 		offer.Reason = refusal(report)
 	}
 	return offer, nil

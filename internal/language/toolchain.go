@@ -80,7 +80,7 @@ var mountRoots = []string{"/etc/", "/opt/", "/var/lib/"}
 // says.
 var neverMounted = []string{
 	"/etc/passwd", "/etc/shadow", "/etc/group", "/etc/gshadow", "/etc/hosts", "/etc/hostname", "/etc/nsswitch.conf",
-	"/etc/ssl", "/etc/ssh", "/etc/gavel", "/var/lib/gavel",
+	"/etc/ssl", "/etc/ssh", "/etc/gavel", "/var/lib/gavel", "/var/lib/gavel-worker", "/var/lib/gavel-dev", "/var/lib/postgresql",
 }
 
 var validMount = regexp.MustCompile(`^(/[A-Za-z0-9._+*-]+)+$`)
