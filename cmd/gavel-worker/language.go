@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/gavel-oj/gavel/internal/apperr"
 	"github.com/gavel-oj/gavel/internal/judge"
 	"github.com/gavel-oj/gavel/internal/judge/langtest"
 	"github.com/gavel-oj/gavel/internal/language"
@@ -51,6 +52,9 @@ func (c *languageTestCmd) Run(ctx context.Context, w world) (err error) {
 		return err
 	}
 	languages, err := langtest.Select(registry, c.IDs)
+	if e, ok := errors.AsType[*apperr.Error](err); ok {
+		return usage(e.Hint, "%s", e.Error())
+	}
 	if err != nil {
 		return err
 	}
