@@ -178,8 +178,16 @@ func IsUnavailable(err error) bool {
 }
 
 // InDoubt says whether a statement that ended with err may have been committed
-// all the same, or may yet be: the server neither refused it nor was unreached.
+// all the same, or may yet be. It is not when nothing was sent, or when the
+// server refused it and kept the session. A session that was ended may have
+// committed first: its last words can overtake those of the statement.
 func InDoubt(err error) bool {
-	_, refused := errors.AsType[*pgconn.PgError](err)
-	return err != nil && !refused && !pgconn.SafeToRetry(err)
+	if err == nil || pgconn.SafeToRetry(err) {
+		return false
+	}
+	if _, unreached := errors.AsType[*pgconn.ConnectError](err); unreached {
+		return false
+	}
+	pg, spoke := errors.AsType[*pgconn.PgError](err)
+	return !spoke || pg.SeverityUnlocalized != "ERROR"
 }
