@@ -35,6 +35,7 @@ type runCmd struct {
 	Grace        string `placeholder:"TIME" help:"How long running work may go on after SIGTERM (default 0s: hand it back at once)."`
 	CacheBytes   string `placeholder:"SIZE" help:"Room for cached packages (default 4GiB)."`
 	MinFreeBytes string `placeholder:"SIZE" help:"Claim nothing with less room than this (default 8MiB)."`
+	MemoryBytes  string `placeholder:"SIZE" help:"Memory for all programs that run at once, by their limits (default the machine's less a quarter, at most 2GiB)."`
 	Log          string `placeholder:"FORM" help:"auto, json or text (default auto: text at a terminal)."`
 }
 
@@ -42,7 +43,7 @@ type runCmd struct {
 func (c *runCmd) Run(ctx context.Context, w world) error {
 	s, err := resolve(c.common, given{
 		"name": c.Name, "scratch_dir": c.ScratchDir, "slots": c.Slots, "grace": c.Grace,
-		"cache_bytes": c.CacheBytes, "min_free_bytes": c.MinFreeBytes, "log": c.Log,
+		"cache_bytes": c.CacheBytes, "min_free_bytes": c.MinFreeBytes, "memory_bytes": c.MemoryBytes, "log": c.Log,
 	}, w.environ)
 	if err != nil {
 		return err
@@ -83,7 +84,7 @@ func (s *settings) judge(ctx context.Context, w world, state *worker.State, log 
 		return err
 	}
 	engine, err := judge.New(judge.Config{
-		Provider: provider, Slots: s.slots, CPUs: cpus, MemoryBudget: judge.DefaultMemoryBudget(), Languages: languages, ScratchDir: filepath.Join(s.scratchDir, "judge"), Logger: log,
+		Provider: provider, Slots: s.slots, CPUs: cpus, MemoryBudget: s.memoryBytes, Languages: languages, ScratchDir: filepath.Join(s.scratchDir, "judge"), Logger: log,
 	})
 	if err != nil {
 		return err
@@ -114,7 +115,7 @@ func (s *settings) judge(ctx context.Context, w world, state *worker.State, log 
 	info := provider.Info()
 	agent, err := worker.New(worker.Config{
 		Client: c, Judge: engine, State: state, Slots: s.slots,
-		Capabilities: func() gavelapi.Capabilities { return capabilities(info, offers.now()) }, CPUMeter: info.CPUMeter,
+		Capabilities: func() gavelapi.Capabilities { return s.capabilities(info, offers.now()) }, CPUMeter: info.CPUMeter,
 		Clock: clock.System{}, Logger: log, Grace: s.grace,
 		CacheQuotaBytes: s.cacheBytes, MinFreeBytes: s.minFreeBytes, WatchDirs: []string{s.scratchDir},
 		CompileWall: func(id string) time.Duration {
@@ -152,9 +153,9 @@ func defaultSlots() int {
 	return max(1, len(slices.DeleteFunc(cpus, func(c sandbox.CPU) bool { return c.Sibling })))
 }
 
-func capabilities(info sandbox.Info, offers []gavelapi.LanguageOffer) gavelapi.Capabilities {
+func (s *settings) capabilities(info sandbox.Info, offers []gavelapi.LanguageOffer) gavelapi.Capabilities {
 	return gavelapi.Capabilities{
-		Languages: offers, MemoryBytes: judge.DefaultMemoryBudget(), Cores: runtime.GOMAXPROCS(0), Arch: runtime.GOARCH,
+		Languages: offers, MemoryBytes: s.memoryBytes, Cores: runtime.GOMAXPROCS(0), Arch: runtime.GOARCH,
 		Build: buildinfo.Version, Kernel: info.Kernel, MemoryMeter: info.MemoryMeter, Sandbox: info.Layout, Weaker: info.Weaker,
 	}
 }

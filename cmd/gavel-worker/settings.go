@@ -14,6 +14,7 @@ import (
 
 	"github.com/goccy/go-yaml"
 
+	"github.com/gavel-oj/gavel/internal/judge"
 	"github.com/gavel-oj/gavel/internal/worker"
 )
 
@@ -36,6 +37,7 @@ type file struct {
 	Grace        string   `yaml:"grace,omitempty"`
 	CacheBytes   string   `yaml:"cache_bytes,omitempty"`
 	MinFreeBytes string   `yaml:"min_free_bytes,omitempty"`
+	MemoryBytes  string   `yaml:"memory_bytes,omitempty"`
 	Log          string   `yaml:"log,omitempty"`
 	ReadOnly     []string `yaml:"read_only,omitempty"`
 }
@@ -46,7 +48,7 @@ type given map[string]string
 // The settings. Each is a flag (dashes), a variable (GAVEL_WORKER_ and
 // capitals; the address of the arbiter is the whole product's GAVEL_URL) and a
 // key of worker.yaml.
-var settingNames = []string{"url", "name", "state_dir", "scratch_dir", "slots", "grace", "cache_bytes", "min_free_bytes", "log"}
+var settingNames = []string{"url", "name", "state_dir", "scratch_dir", "slots", "grace", "cache_bytes", "min_free_bytes", "memory_bytes", "log"}
 
 // variables that are no settings of worker.yaml.
 var otherVariables = []string{"GAVEL_WORKER_CONFIG", "GAVEL_WORKER_TOKEN", "GAVEL_WORKER_TOKEN_FILE", "GAVEL_WORKER_INVITATION"}
@@ -68,6 +70,7 @@ type settings struct {
 	grace        time.Duration
 	cacheBytes   int64
 	minFreeBytes int64
+	memoryBytes  int64
 	log          string
 	readOnly     []string
 
@@ -155,7 +158,11 @@ func (s *settings) fill(get func(string) (string, string), systemdDir string) er
 		setting string
 		to      *int64
 		def     int64
-	}{{"cache_bytes", &s.cacheBytes, worker.DefaultCacheQuotaBytes}, {"min_free_bytes", &s.minFreeBytes, worker.DefaultMinFreeBytes}} {
+	}{
+		{"cache_bytes", &s.cacheBytes, worker.DefaultCacheQuotaBytes},
+		{"min_free_bytes", &s.minFreeBytes, worker.DefaultMinFreeBytes},
+		{"memory_bytes", &s.memoryBytes, judge.DefaultMemoryBudget()},
+	} {
 		*size.to = size.def
 		if v, origin := get(size.setting); v != "" {
 			if *size.to, err = parseBytes(v); err != nil {
@@ -185,7 +192,7 @@ func readFile(name string, must bool) (given, []string, error) {
 	}
 	return given{
 		"url": f.URL, "name": f.Name, "state_dir": f.StateDir, "scratch_dir": f.ScratchDir, "slots": f.Slots, "grace": f.Grace,
-		"cache_bytes": f.CacheBytes, "min_free_bytes": f.MinFreeBytes, "log": f.Log,
+		"cache_bytes": f.CacheBytes, "min_free_bytes": f.MinFreeBytes, "memory_bytes": f.MemoryBytes, "log": f.Log,
 	}, f.ReadOnly, nil
 }
 

@@ -232,7 +232,8 @@ func (cmd *JudgeCmd) judgeOne(ctx context.Context, engine *judge.Engine, pkg *pr
 		limits.Wall, err = language.Wall(limits.CPU, 0)
 	}
 	if err != nil {
-		return j.fault(string(judge.BlamePackage), err.Error()), nil
+		j.fault(string(judge.BlamePackage), err.Error())
+		return j, nil
 	}
 	j.limits(limits)
 	stop := judge.StopFirst
@@ -255,7 +256,8 @@ func (cmd *JudgeCmd) judgeOne(ctx context.Context, engine *judge.Engine, pkg *pr
 		if f.Err != nil {
 			message += ": " + f.Err.Error()
 		}
-		return j.fault(string(f.Blame), message), nil
+		j.fault(string(f.Blame), message)
+		return j, nil
 	}
 	if err != nil {
 		return j, err

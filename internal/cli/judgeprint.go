@@ -98,23 +98,25 @@ func (j *judged) limits(l language.Limits) {
 	}
 }
 
-func (j judged) fault(blame, message string) judged {
-	j.Verdict, j.Tests = "SE", []gavelapi.TestResult{}
+// fault is what is said when the system failed.
+func (j *judged) fault(blame, message string) {
 	j.Fault = &gavelapi.Fault{Blame: blame, Message: message}
-	return j.declared()
+	j.Tests = []gavelapi.TestResult{}
+	j.declare("SE")
 }
 
-func (j judged) declared() judged {
+func (j *judged) declare(verdict string) {
+	j.Verdict = verdict
 	if j.Expected != nil {
-		same := slices.Contains(j.Expected, j.Verdict)
+		same := slices.Contains(j.Expected, verdict)
 		j.AsDeclared = &same
 	}
-	return j
 }
 
 // take fills in an engine's report.
 func (j *judged) take(r *judge.Report) {
-	j.Verdict, j.Toolchain = string(r.Verdict), r.Toolchain
+	j.declare(string(r.Verdict))
+	j.Toolchain = r.Toolchain
 	j.Compile = gavelapi.CompileInfo{
 		Log: r.Compile.Log, LogCut: r.Compile.LogCut, Reason: string(r.Compile.Fired),
 		CPUUS: r.Compile.CPU.Microseconds(), WallUS: r.Compile.Wall.Microseconds(),
@@ -132,7 +134,6 @@ func (j *judged) take(r *judge.Report) {
 		j.Tests[i] = row
 		j.CPUUS, j.WallUS, j.MemoryBytes = max(j.CPUUS, row.CPUUS), max(j.WallUS, row.WallUS), max(j.MemoryBytes, row.MemoryBytes)
 	}
-	*j = j.declared()
 }
 
 // print shows the results and decides about the exit code.

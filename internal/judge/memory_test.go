@@ -50,7 +50,7 @@ func TestMemoryIsGrantedInOrder(t *testing.T) {
 				serve()
 				synctest.Wait()
 			}
-			check := func(after int) bool {
+			check := func() bool {
 				if b.used != used || b.used > total {
 					failure = "the budget counts otherwise than the model, or too much"
 				}
@@ -59,10 +59,9 @@ func TestMemoryIsGrantedInOrder(t *testing.T) {
 						failure = "a request is granted out of order, or forgotten"
 					}
 				}
-				_ = after
 				return failure == ""
 			}
-			for i, o := range ops {
+			for _, o := range ops {
 				switch {
 				case o.kind < 2:
 					ctx, cancel := context.WithCancel(t.Context())
@@ -85,13 +84,13 @@ func TestMemoryIsGrantedInOrder(t *testing.T) {
 					}
 				}
 				synctest.Wait()
-				if !check(i) {
+				if !check() {
 					break
 				}
 			}
 			for failure == "" && len(holding) > 0 { // all that wait are served in the end
 				end(0)
-				check(len(ops))
+				check()
 			}
 			for _, r := range all { // a failed model must not leave goroutines
 				r.cancel()

@@ -1,6 +1,7 @@
 package checker
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -73,7 +74,7 @@ func (s *stream) place(r io.ReadSeeker) (Place, error) {
 		here = rest[:min(scan(rest, true), placeTokenBytes)]
 	}
 	after := rest[len(here):]
-	if i := strings.IndexByte(string(after), '\n'); i >= 0 {
+	if i := bytes.IndexByte(after, '\n'); i >= 0 {
 		after, full = after[:i], false
 	}
 	p.Before, p.Here, p.After = escapeAll(before), escapeAll(here), escapeAll(after)
