@@ -23,8 +23,8 @@ import (
 )
 
 var (
-	histories = flag.Int("sim.histories", 240, "histories of the simulation to run against PostgreSQL")
-	callsEach = flag.Int("sim.calls", 100, "statements of each of them")
+	histories = flag.Int("sim.histories", 200, "histories of the simulation to run against PostgreSQL")
+	callsEach = flag.Int("sim.calls", 60, "statements of each of them")
 	simSeed   = flag.Uint64("sim.seed", 0, "run this history only")
 )
 
