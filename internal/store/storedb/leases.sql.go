@@ -364,7 +364,8 @@ with input as (
          worker_id = l.worker_id, session = l.session, request_id = l.request_id,
          attempts = j.attempts + 1
     from located l
-   where j.id = l.id and j.state = 'pending' and j.lease_gen = l.lease_gen
+   where j.id = any($1::bigint[]) and j.id = l.job_id and j.id = l.id
+     and j.state = 'pending' and j.lease_gen = l.lease_gen
      and exists (select 1 from leadership s where s.shard = $8 and s.term = $9::bigint for key share)
   returning j.id, j.lease_gen, j.lease_token, j.judging_id, j.submission_id, j.worker_id,
             j.session, j.request_id, j.attempts, j.kind
@@ -417,7 +418,9 @@ type GrantLeasesRow struct {
 // by the batch), and returns the rows that matched: the rest was not so.
 // Leader's dispatch loop. I1: only a pending job of the generation that the
 // leader saw; I8: only while the term is still the leader's. A fresh lease
-// lives for the confirmation time only, until its first heartbeat.
+// lives for the confirmation time only, until its first heartbeat. The id is
+// compared three times so that every plan begins with the jobs of the batch:
+// all have the same generation, and joined by that each meets each that waits.
 func (q *Queries) GrantLeases(ctx context.Context, db DBTX, arg *GrantLeasesParams) ([]*GrantLeasesRow, error) {
 	rows, err := db.Query(ctx, grantLeases,
 		arg.JobIds,
