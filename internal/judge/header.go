@@ -33,6 +33,7 @@ const headerRetry = 10 * time.Minute
 type headers struct {
 	mu     sync.Mutex
 	byLang map[string]*header
+	auto   bool // make those that are missing when a source could use them
 }
 
 type header struct {
@@ -50,7 +51,8 @@ type readyHeader struct {
 }
 
 // header returns lang's compiled header if it is there and can be used. One
-// that was touched is checked, and if need be made, again in the background.
+// that is not yet, or was touched, is checked and if need be made in the
+// background.
 func (e *Engine) header(ctx context.Context, lang *language.Language) *readyHeader {
 	if lang.Precompile == nil || e.cfg.NoPrecompiledHeaders {
 		return nil
@@ -58,12 +60,13 @@ func (e *Engine) header(ctx context.Context, lang *language.Language) *readyHead
 	e.headers.mu.Lock()
 	h := e.headers.byLang[lang.ID]
 	if h == nil || h.ready == nil {
-		again := h != nil && h.busy == nil && machineFailed(h.err) && e.clock.Now().Sub(h.tried) >= headerRetry
-		if again {
+		wanted := e.headers.auto && h == nil
+		if h != nil && h.busy == nil && machineFailed(h.err) && e.clock.Now().Sub(h.tried) >= headerRetry {
+			wanted = true
 			h.tried = e.clock.Now()
 		}
 		e.headers.mu.Unlock()
-		if again {
+		if wanted {
 			e.prepareInBackground(ctx, []*language.Language{lang})
 		}
 		return nil
@@ -230,18 +233,27 @@ func (e *Engine) removeOldHeaders() {
 	}
 }
 
-// withHeader are those languages offered that have a header to compile ahead,
-// the ones that people get by default first.
-func withHeader(languages []*language.Language, offers []Offer) (with []*language.Language) {
+// prepareOffered prepares, in the background, the headers that will be wanted:
+// of the languages that people get by default, and those kept by an earlier
+// engine. The others wait for the first source that could use them: each takes
+// some seconds and 100 MB.
+func (e *Engine) prepareOffered(ctx context.Context, languages []*language.Language, offers []Offer) {
+	var soon []*language.Language
 	for i, l := range languages {
-		if l.Precompile != nil && offers[i].OK {
-			with = append(with, l)
+		if l.Precompile == nil || !offers[i].OK {
+			continue
+		}
+		_, err := os.Stat(filepath.Join(e.scratch.headers(), l.ID))
+		if len(l.DefaultFor) > 0 {
+			soon = slices.Insert(soon, 0, l)
+		} else if err == nil {
+			soon = append(soon, l)
 		}
 	}
-	slices.SortStableFunc(with, func(a, b *language.Language) int {
-		return min(len(b.DefaultFor), 1) - min(len(a.DefaultFor), 1)
-	})
-	return with
+	e.headers.mu.Lock()
+	e.headers.auto = true
+	e.headers.mu.Unlock()
+	e.prepareInBackground(ctx, soon)
 }
 
 // usesHeader reports whether every one of these sources begins with lang's

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"testing"
 	"testing/fstest"
+	"time"
 
 	"github.com/gavel-oj/gavel/internal/judge"
 	"github.com/gavel-oj/gavel/internal/language"
@@ -39,13 +40,20 @@ const smallHeader = "headers/x/include/string.h.gch"
 
 // logText is a log to look into.
 type logText struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
+	mu    sync.Mutex
+	buf   bytes.Buffer
+	wrote chan struct{} // if set, told of every line
 }
 
 func (l *logText) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.wrote != nil {
+		select {
+		case l.wrote <- struct{}{}:
+		default:
+		}
+	}
 	return l.buf.Write(p)
 }
 
@@ -205,22 +213,65 @@ func TestAHeaderDamagedUnderARunningEngineIsNotUsed(t *testing.T) {
 	}
 }
 
+// TestSelfTestHasHeadersMade: those of default languages at once, the others
+// when a source could use them.
 func TestSelfTestHasHeadersMade(t *testing.T) {
-	var log logText
-	e := newEngineWith(t, judge.Config{Provider: realProvider(t), Slots: 1, Languages: withSmallHeader(t), Logger: log.logger()})
-	offers, err := e.SelfTest(t.Context())
-	if err != nil || !offers[0].OK {
-		t.Fatalf("%+v, %v", offers, err)
+	for name, tt := range map[string]struct {
+		defaults string
+		test     bool
+		before   int // made when the first source comes
+		after    int
+	}{
+		"default language": {"[c]", true, 1, 1},
+		"another language": {"[]", true, 0, 1},
+		"without":          {"[c]", false, 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			log := logText{wrote: make(chan struct{}, 1)}
+			e := newEngineWith(t, judge.Config{
+				Provider: realProvider(t), Slots: 1, CompileCacheBytes: -1, Logger: log.logger(),
+				Languages: withSmallHeader(t, "\nrun:\n", "\ndefault_for: "+tt.defaults+"\nrun:\n"),
+			})
+			if tt.test {
+				offers, err := e.SelfTest(t.Context())
+				if err != nil || !offers[0].OK {
+					t.Fatalf("%+v, %v", offers, err)
+				}
+			}
+			made := func() int { return strings.Count(log.String(), "kept=false") }
+			soon := func(want int) {
+				t.Helper()
+				for made() < want {
+					select {
+					case <-log.wrote:
+					case <-time.After(time.Minute):
+						t.Fatalf("made %d, want %d: %s", made(), want, &log)
+					}
+				}
+				if n := made(); n != want {
+					t.Errorf("made %d times, want %d", n, want)
+				}
+				if want > 0 { // made, and now it is ready
+					if err := e.Precompile(t.Context(), "x"); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+			soon(tt.before)
+			if got := judgeSmall(t, e).Compile.Precompiled; got != (tt.before > 0) {
+				t.Errorf("used by the first source: %t", got)
+			}
+			soon(tt.after)
+			if got := judgeSmall(t, e).Compile.Precompiled; got != (tt.after > 0) {
+				t.Errorf("used at last: %t", got)
+			}
+		})
 	}
-	if err := e.Precompile(t.Context(), "x"); err != nil { // waits for who is at it
-		t.Fatal(err)
-	}
-	if n := strings.Count(log.String(), "kept=false"); n != 1 {
-		t.Errorf("made %d times: %s", n, &log)
-	}
-	if !judgeSmall(t, e).Compile.Precompiled {
-		t.Error("not used")
-	}
+}
+
+func TestPrecompileRefusesWhatItDoesNotKnow(t *testing.T) {
+	t.Parallel()
+	e := newEngine(t, &fakeProvider{}, 1)
 	if err := e.Precompile(t.Context(), "c++98"); err == nil || !strings.Contains(err.Error(), "c++98") {
 		t.Errorf("an unknown language: %v", err)
 	}

@@ -53,7 +53,7 @@ func (e *Engine) SelfTestOf(ctx context.Context, all []*language.Language) ([]Of
 		wg.Go(func() { offers[i], errs[i] = e.selfTest(ctx, lang) })
 	}
 	wg.Wait()
-	e.prepareInBackground(ctx, withHeader(all, offers))
+	e.prepareOffered(ctx, all, offers)
 	return offers, errors.Join(errs...)
 }
 
