@@ -1,10 +1,8 @@
 package judge
 
 import (
-	"bytes"
 	"context"
 	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/gavel-oj/gavel/internal/judge/checker"
@@ -145,27 +143,25 @@ func (v *evaluation) compile(ctx context.Context) (err error) {
 		return err
 	}
 	v.report.Toolchain = tools.version
-	source := filepath.Join(v.dir, v.lang.Source)
-	if err := writeFile(source, bytes.NewReader(v.task.Source), 0o444); err != nil {
+	src, err := v.layOut()
+	if err != nil {
 		return asFault(ctx, err, "write source")
 	}
-	inBox := sandbox.SourceDir + "/" + v.lang.Source
 	compile := v.e.compileSource
 	if v.task.fresh {
 		compile = v.e.buildSource
 	}
 	b, err := compile(ctx, v.core.compile, v.lang, v.lang.CompileLimits(v.task.Package.Manifest.Limits),
-		[]sourceFile{{v.lang.Source, v.task.Source}},
-		append([]sandbox.Mount{{Host: source, Box: inBox}}, tools.compile...), []string{inBox}, v.dir)
+		src.files, append([]sandbox.Mount{src.at(sandbox.SourceDir)}, tools.compile...), src.compiled(v.lang), v.dir)
 	if err != nil {
 		return err
 	}
 	v.report.Compile = b.compile
-	if v.lang.Interpreted() {
-		b.program = source
-	}
 	name := v.lang.ProgramName()
 	v.program = sandbox.Mount{Host: b.program, Box: sandbox.ProgramDir + "/" + name}
+	if v.lang.Interpreted() {
+		name, v.program = src.files[0].name, src.at(sandbox.ProgramDir)
+	}
 	v.mounts = append([]sandbox.Mount{v.program}, tools.run...)
 	v.argv = v.lang.RunArgv(name, v.task.Limits.MemoryBytes)
 	return nil

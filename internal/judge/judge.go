@@ -36,16 +36,25 @@ type Limits struct {
 // Task is one evaluation to do.
 type Task struct {
 	Source     []byte
-	SourceName string // for messages only; files in boxes have fixed names
-	Language   string // language id
-	Package    *problem.Package
-	Limits     Limits
-	Stop       StopRule
-	fresh      bool // the compiler itself is asked, never the cache
+	SourceName string // for messages only, unless there are More files: then Source's name in the boxes
+	// More are further files of the source: other units, headers, modules.
+	// language.Files says what names they may have.
+	More     []SourceFile
+	Language string // language id
+	Package  *problem.Package
+	Limits   Limits
+	Stop     StopRule
+	fresh    bool // the compiler itself is asked, never the cache
 	// Wrong, when set, gets the output of each test that is WA, open at its
 	// start and only until it returns. It is called for several tests at once,
 	// and also for some that are then skipped because an earlier one failed.
 	Wrong func(test int, output io.ReadSeeker)
+}
+
+// SourceFile is one file of a source.
+type SourceFile struct {
+	Name string // without directories
+	Text []byte
 }
 
 // Phase is a stage of an evaluation.

@@ -50,8 +50,11 @@ type Compile struct {
 	Env  []string `yaml:"env"`
 	// Program is the file that the step leaves in its working directory.
 	// Empty means that the source itself is the program.
-	Program string        `yaml:"program"`
-	Limits  CompileLimits `yaml:"limits"`
+	Program string `yaml:"program"`
+	// MainOnly is for compilers that find the other files of a source by
+	// themselves, from what the main one imports.
+	MainOnly bool          `yaml:"main_only"`
+	Limits   CompileLimits `yaml:"limits"`
 }
 
 // CompileLimits bounds the compile step.

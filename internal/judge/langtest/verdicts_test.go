@@ -252,6 +252,61 @@ func judged(t *testing.T, e *judge.Engine, l *language.Language, pkg *problem.Pa
 	return r
 }
 
+// TestSourcesOfSeveralFiles judges each directory of testdata/files as one
+// source; its main file is the one named main or Main.
+func TestSourcesOfSeveralFiles(t *testing.T) {
+	e := engine(t)
+	pkg := sumPackage(t)
+	dirs, err := os.ReadDir("testdata/files")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range dirs {
+		t.Run(d.Name(), func(t *testing.T) {
+			t.Parallel()
+			l, ok := machine.registry.Get(d.Name())
+			if !ok {
+				t.Fatal("no such language")
+			}
+			installed(t, l)
+			limits, err := language.Effective(packageLimits, l)
+			if err != nil {
+				t.Fatal(err)
+			}
+			limits.Wall *= 10
+			task := judge.Task{Language: l.ID, Package: pkg, Limits: judge.Limits(limits), Stop: judge.StopFirst}
+			files, err := filepath.Glob(filepath.Join("testdata/files", d.Name(), "*"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, file := range files {
+				text, err := os.ReadFile(file)
+				if err != nil {
+					t.Fatal(err)
+				}
+				name := filepath.Base(file)
+				if strings.EqualFold(strings.TrimSuffix(name, filepath.Ext(name)), "main") {
+					task.Source, task.SourceName = text, name
+				} else {
+					task.More = append(task.More, judge.SourceFile{Name: name, Text: text})
+				}
+			}
+			r, err := e.Judge(t.Context(), task, func(judge.Progress) {})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r.Verdict != verdict.AC {
+				t.Errorf("verdict %s: %+v\n%s", r.Verdict, r.Tests, r.Compile.Log)
+			}
+			// An error in a file that is not the main one is one of the source.
+			task.More[len(task.More)-1].Text = []byte("((( \" broken")
+			if r, err = e.Judge(t.Context(), task, func(judge.Progress) {}); err != nil || r.Verdict != verdict.CE || len(r.Tests) > 0 {
+				t.Errorf("broken: %+v, %v", r, err)
+			}
+		})
+	}
+}
+
 // TestGoRunsInLittleMemory holds that neither its virtual memory nor its
 // threads are counted against a Go program.
 func TestGoRunsInLittleMemory(t *testing.T) {

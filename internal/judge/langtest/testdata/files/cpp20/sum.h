@@ -1,0 +1,3 @@
+#pragma once
+#include <bits/stdc++.h>
+int sum(int a, int b);

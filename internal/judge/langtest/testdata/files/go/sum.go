@@ -1,0 +1,3 @@
+package main
+
+func sum(a, b int) int { return a + b }

@@ -1,0 +1,4 @@
+module Sums (total) where
+
+total :: String -> Int
+total = sum . map read . words

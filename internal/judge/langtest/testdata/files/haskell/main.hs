@@ -1,0 +1,4 @@
+import Sums
+
+main :: IO ()
+main = getLine >>= print . total

@@ -1,0 +1,6 @@
+uses sums;
+var a, b: longint;
+begin
+  readln(a, b);
+  writeln(sum(a, b));
+end.

@@ -1,0 +1,3 @@
+import sums
+
+print(sums.total(*map(int, input().split())))

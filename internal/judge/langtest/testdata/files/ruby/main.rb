@@ -1,0 +1,2 @@
+require_relative 'sums'
+puts total(gets.split)
