@@ -30,19 +30,19 @@ int main() {
 
 var programScenarios = []Scenario{
 	{
-		Name: "a1-program-killed", What: "gavel-worker is killed while a program runs in its box", script: programKilled, Program: true,
+		Name: "a1-program-killed", What: "gavel-worker is killed while a program runs in its box", script: programKilled, Program: true, limit: 10 * time.Minute,
 		Fires: "expiry, then a grant with a new generation; boxes die with their worker",
 	},
 	{
-		Name: "a10-program-poison", What: "gavel-worker is killed each time a certain submission runs in its box", script: programPoison, Program: true,
+		Name: "a10-program-poison", What: "gavel-worker is killed each time a certain submission runs in its box", script: programPoison, Program: true, limit: 10 * time.Minute,
 		Fires: "attempt cap",
 	},
 	{
-		Name: "a13-program-stops", What: "SIGTERM to gavel-worker while a program runs in its box", script: programStops, Program: true,
+		Name: "a13-program-stops", What: "SIGTERM to gavel-worker while a program runs in its box", script: programStops, Program: true, limit: 10 * time.Minute,
 		Fires: "release: refunded, pending at once",
 	},
 	{
-		Name: "a17-program-disk-full", What: "gavel-worker's disk, outbox and scratch, fills while a program runs", script: programDiskFull, Program: true,
+		Name: "a17-program-disk-full", What: "gavel-worker's disk, outbox and scratch, fills while a program runs", script: programDiskFull, Program: true, limit: 10 * time.Minute,
 		Fires: "delivery from memory; a fault of the host, never a verdict; no claims until there is room",
 	},
 }
@@ -118,7 +118,7 @@ func programKilled(t *T) {
 	due := s.number("select (extract(epoch from lease_expires_at) * 1000)::bigint from jobs where submission_id = $1", id)
 	t.did("killed gavel-worker while the program ran")
 	s.program("two", 0)
-	sub := s.awaitFinal(id, time.Minute)
+	sub := s.awaitFinal(id, 3*time.Minute)
 	s.wantAttempts(id, "expired", "completed")
 	if n := len(sub.Detail.Attempts); n == 2 && sub.Detail.Attempts[0].EndedAt != nil {
 		t.took("expiry to taken back", time.Duration(sub.Detail.Attempts[0].EndedAt.UnixMilli()-int64(due))*time.Millisecond, time.Second)
@@ -142,9 +142,9 @@ func programPoison(t *T) {
 	}
 	t.did("killed gavel-worker three times under the same submission")
 	for _, id := range behind {
-		s.awaitFinal(id, time.Minute)
+		s.awaitFinal(id, 3*time.Minute)
 	}
-	s.awaitFinal(id, time.Minute)
+	s.awaitFinal(id, 3*time.Minute)
 	s.wantAttempts(id, "expired", "expired", "expired")
 	s.settle(20 * time.Second)
 }
@@ -172,7 +172,7 @@ func programStops(t *T) {
 	t.did("stopped the gavel-worker that had the job %d times", rounds)
 	t.took("SIGTERM to another's lease, longest", longest, 5*time.Second)
 	t.took("SIGTERM to the end of gavel-worker, longest", slowest, 10*time.Second)
-	s.awaitFinal(id, time.Minute)
+	s.awaitFinal(id, 3*time.Minute)
 	if n := s.number("select count(*) from attempts where submission_id = $1 and outcome not in ('released', 'completed')", id); n != 0 {
 		t.Errorf("%d attempts were neither released nor completed", n)
 	}
@@ -199,7 +199,7 @@ func programDiskFull(t *T) {
 	}
 	s.program("two", 0)
 	for _, id := range []int64{id, waiting} {
-		if sub := s.awaitFinal(id, time.Minute); sub.Verdict != "AC" {
+		if sub := s.awaitFinal(id, 3*time.Minute); sub.Verdict != "AC" {
 			t.Errorf("submission %d is %s", id, sub.Verdict)
 		}
 	}

@@ -2,20 +2,24 @@ package drill
 
 import (
 	"fmt"
+	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/gavel-oj/gavel/gavelapi"
 )
 
 var raceScenarios = []Scenario{
 	{
-		Name: "a20-same-instant", What: "50 workers finish in the same instant, 100 rounds", script: sameInstant,
+		Name: "a20-same-instant", What: "50 workers finish in the same instant, 100 rounds; then all of it is rejudged at once, beside new work", script: sameInstant, limit: 20 * time.Minute,
 		Fires: "batches of conditional rows; slots counted under one lock",
 	},
 	{
 		Name: "a23-two-reports-at-once", What: "two reports of different generations at the same instant, 200 times", script: twoReports,
-		Fires: "the token in the statement that records", Sabotage: "late reports are applied",
+		Fires: "the token in the statement that records", Sabotage: lateReportsCount,
 	},
 }
 
@@ -56,11 +60,58 @@ func sameInstant(t *T) {
 		longest = max(longest, t.Clock.Now().Sub(began))
 	}
 	t.did("%d rounds of %d results at once", rounds, workers)
+	s.rejudgeAll(callers, rounds*workers)
 	t.took("50 results at once, longest round", longest, 0)
 	if n := s.number("select count(*) from pg_stat_database where datname = current_database() and deadlocks > 0"); n != 0 {
 		t.Errorf("the database saw deadlocks")
 	}
 	s.settle(20 * time.Second)
+}
+
+// rejudgeAll rejudges everything in one call while new work arrives.
+func (s *stand) rejudgeAll(callers []*caller, total int) {
+	var batch gavelapi.Rejudge
+	began := s.Clock.Now()
+	s.call(http.MethodPost, "/v1/rejudges", gavelapi.NewRejudge{
+		Filter: gavelapi.RejudgeFilter{Language: language}, Reason: "drill", Apply: "at_once",
+	}, &batch)
+	s.took(fmt.Sprintf("rejudge of %d asked for to its id", total), s.Clock.Now().Sub(began), 0)
+	if batch.Total != total {
+		s.Errorf("the rejudge has %d submissions, want %d", batch.Total, total)
+	}
+	for range len(callers) {
+		s.submit("by hand")
+	}
+	var left atomic.Int64
+	left.Store(int64(total + len(callers)))
+	var wg sync.WaitGroup
+	for _, c := range callers {
+		wg.Go(func() {
+			for left.Load() > 0 && s.ctx.Err() == nil {
+				leases, err := c.ask(uuid.NewString(), 200*time.Millisecond)
+				if err != nil {
+					s.Errorf("%s claims: %v", c.name, err)
+					return
+				}
+				for _, l := range leases {
+					c.wantReport(l.LeaseToken, "AC", gavelapi.OutcomeRecorded)
+					left.Add(-1)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	s.until(20*time.Second, "the rejudge is complete", func() bool {
+		s.call(http.MethodGet, fmt.Sprintf("/v1/rejudges/%d", batch.ID), nil, &batch)
+		return batch.State == gavelapi.RejudgeApplied
+	})
+	if batch.Done != total || batch.Failed != 0 {
+		s.Errorf("the rejudge has done %d of %d, %d failed", batch.Done, total, batch.Failed)
+	}
+	if n := s.number("select count(*) from submissions s join judgings g on g.id = s.current_judging_id where g.rejudge_id = $1 and g.state = 'done'", batch.ID); n != total {
+		s.Errorf("%d of %d new verdicts are current", n, total)
+	}
+	s.did("rejudged %d submissions beside %d new ones", total, len(callers))
 }
 
 func twoReports(t *T) {

@@ -4,6 +4,9 @@ package drill
 // and policies that make the database do what an arbiter without it would. They
 // know the statements by the names that their texts begin with.
 
+// lateReportsCount is what withoutFencing does.
+const lateReportsCount = "late reports are applied"
+
 // withoutGrace undoes the grace that a new leadership gives to live leases.
 func (s *stand) withoutGrace() {
 	s.trigger("jobs", "before update", `if current_query() like '%GrantGrace%' then return null; end if; return new;`)

@@ -35,7 +35,7 @@ func (s Scenario) Number() string {
 // All lists every scenario in the order of the situations.
 func All() []Scenario {
 	return slices.Concat(workerScenarios, arbiterScenarios, databaseScenarios, networkScenarios,
-		raceScenarios, freezeScenarios, diskScenarios, clockScenarios, programScenarios, missingScenarios)
+		raceScenarios, rejudgeScenarios, freezeScenarios, diskScenarios, clockScenarios, programScenarios, missingScenarios)
 }
 
 // Sorted is All by number.
@@ -62,6 +62,5 @@ func Find(name string) []Scenario {
 // missingScenarios wait for parts of gavel that are not there.
 var missingScenarios = []Scenario{
 	{Name: "a12-broken-worker", What: "a worker that looks idle fails everything it takes", Missing: "health: workers are not set aside yet"},
-	{Name: "a14-rejudge-while-judging", What: "a rejudge is asked for while the first judging runs", Missing: "rejudge: not over the API yet"},
 	{Name: "a24-planned-sleep", What: "a home machine sleeps and wakes on its plan", Missing: "planned hours: workers have no calendar yet"},
 }

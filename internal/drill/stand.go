@@ -236,8 +236,10 @@ func (s *stand) worker(name, url string, slots int, options ...workerOption) *pr
 	if url == "" {
 		url = s.arbiters[0].url
 	}
-	settings := workerSettings{Name: name, URL: url, Token: s.enrol(name, slots), StateDir: s.state(name),
-		Gates: s.path("gates"), Slots: slots, Languages: []string{language}}
+	settings := workerSettings{
+		Name: name, URL: url, Token: s.enrol(name, slots), StateDir: s.state(name),
+		Gates: s.path("gates"), Slots: slots, Languages: []string{language},
+	}
 	for _, o := range options {
 		o(&settings)
 	}
@@ -291,7 +293,7 @@ func (s *stand) submission(id int64) gavelapi.Submission {
 
 // awaitJudging waits until a worker runs a submission.
 func (s *stand) awaitJudging(id int64, by string) {
-	s.until(30*time.Second, fmt.Sprintf("submission %d is judged by %s", id, by), func() bool {
+	s.until(2*time.Minute, fmt.Sprintf("submission %d is judged by %s", id, by), func() bool {
 		sub, err := s.api.SubmissionGet(s.ctx, id, 0)
 		return err == nil && sub.State == gavelapi.StateJudging && sub.Progress != nil && sub.Progress.Phase == "running" &&
 			(by == "" || sub.Worker == by)

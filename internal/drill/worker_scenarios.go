@@ -23,11 +23,11 @@ var workerScenarios = []Scenario{
 	},
 	{
 		Name: "a2-cut-off-worker", What: "a worker is cut off while its job is judged by another, and reports late", script: cutOffWorker,
-		Fires: "the token of the dead lease: discarded, kept as evidence", Sabotage: "late reports are applied",
+		Fires: "the token of the dead lease: discarded, kept as evidence", Sabotage: lateReportsCount,
 	},
 	{
 		Name: "a3-same-worker-again", What: "a worker holds a job anew when its own old report arrives", script: sameWorkerAgain,
-		Fires: "token and generation, not the worker's name", Sabotage: "late reports are applied",
+		Fires: "token and generation, not the worker's name", Sabotage: lateReportsCount,
 	},
 	{
 		Name: "a9-died-before-reporting", What: "a worker dies between judging and reporting, twice", script: diedBeforeReporting,
@@ -47,7 +47,7 @@ var workerScenarios = []Scenario{
 	},
 	{
 		Name: "a19-old-session-lingers", What: "a worker restarts under its name while its old connection lingers", script: oldSession,
-		Fires: "sessions: the old one's tokens are dead", Sabotage: "late reports are applied",
+		Fires: "sessions: the old one's tokens are dead", Sabotage: lateReportsCount,
 	},
 }
 
