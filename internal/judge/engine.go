@@ -57,6 +57,7 @@ type Engine struct {
 	clock    clock.Clock
 	scratch  *scratch
 	slots    chan struct{} // one element per evaluation that is in
+	own      ownWork
 	all      []*core
 	cores    cores
 	memory   memoryBudget
@@ -139,30 +140,55 @@ func (e *Engine) Close() error {
 }
 
 // begin admits one task: it returns a context that also ends with the engine,
-// a core, and what to call when the task is over.
-func (e *Engine) begin(ctx context.Context) (context.Context, *core, func(), error) {
+// a core, and what to call when the task is over. The context of one that gives
+// way also ends when a submission needs its place.
+func (e *Engine) begin(ctx context.Context, gives bool) (context.Context, *core, func(), error) {
 	ctx, end, err := e.admit(ctx)
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	select {
-	case e.slots <- struct{}{}:
-	case <-ctx.Done():
-		err := context.Cause(ctx)
+	if err := e.takeSlot(ctx, gives); err != nil {
 		end()
 		return nil, nil, nil, err
 	}
+	drop := func() {}
+	if gives {
+		var cancel context.CancelCauseFunc
+		ctx, cancel = context.WithCancelCause(ctx)
+		forget := e.own.hold(cancel)
+		drop = func() { forget(); cancel(nil) }
+	}
 	c, err := e.cores.take(ctx)
 	if err != nil {
+		drop()
 		<-e.slots
 		end()
 		return nil, nil, nil, err
 	}
 	return ctx, c, func() {
+		drop()
 		e.cores.put(c)
 		<-e.slots
 		end()
 	}, nil
+}
+
+// takeSlot waits for a place among the evaluations.
+func (e *Engine) takeSlot(ctx context.Context, gives bool) error {
+	select {
+	case e.slots <- struct{}{}:
+		return nil
+	default:
+	}
+	if !gives {
+		defer e.own.wait()()
+	}
+	select {
+	case e.slots <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // admit makes Close end what the caller does, and wait until it calls end.

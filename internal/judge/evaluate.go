@@ -14,7 +14,7 @@ import (
 
 // Judge implements the interface of that name.
 func (e *Engine) Judge(ctx context.Context, task Task, progress func(Progress)) (*Report, error) {
-	ctx, core, end, err := e.begin(ctx)
+	ctx, core, end, err := e.begin(ctx, task.gives)
 	if err != nil {
 		return nil, err
 	}

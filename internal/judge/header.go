@@ -108,7 +108,7 @@ func (e *Engine) Precompile(ctx context.Context, languages ...string) error {
 			errs = append(errs, fmt.Errorf("language %q is not known to this engine", id))
 			continue
 		}
-		if err := e.prepareHeader(ctx, lang); err != nil {
+		if err := e.prepareHeader(ctx, lang, false); err != nil {
 			errs = append(errs, fmt.Errorf("header of %s: %w", id, err))
 		}
 	}
@@ -116,7 +116,7 @@ func (e *Engine) Precompile(ctx context.Context, languages ...string) error {
 }
 
 // prepareInBackground prepares headers one after the other, for as long as the
-// engine lives.
+// engine lives. Submissions go first.
 func (e *Engine) prepareInBackground(ctx context.Context, languages []*language.Language) {
 	ctx, end, err := e.admit(context.WithoutCancel(ctx))
 	if err != nil {
@@ -125,7 +125,8 @@ func (e *Engine) prepareInBackground(ctx context.Context, languages []*language.
 	go func() {
 		defer end()
 		for _, lang := range languages {
-			if err := e.prepareHeader(ctx, lang); err != nil && ctx.Err() == nil {
+			err := givingWay(ctx, func(gives bool) error { return e.prepareHeader(ctx, lang, gives) })
+			if err != nil && ctx.Err() == nil {
 				e.log.Warn("header cannot be compiled ahead: sources are compiled without", "language", lang.ID, "err", err)
 			}
 		}
@@ -133,7 +134,7 @@ func (e *Engine) prepareInBackground(ctx context.Context, languages []*language.
 }
 
 // prepareHeader makes lang's header ready, or waits for who does.
-func (e *Engine) prepareHeader(ctx context.Context, lang *language.Language) error {
+func (e *Engine) prepareHeader(ctx context.Context, lang *language.Language, gives bool) error {
 	if lang.Precompile == nil || e.cfg.NoPrecompiledHeaders {
 		return nil
 	}
@@ -165,7 +166,7 @@ func (e *Engine) prepareHeader(ctx context.Context, lang *language.Language) err
 		}
 	}
 
-	ready, err := e.loadOrMakeHeader(ctx, lang)
+	ready, err := e.loadOrMakeHeader(ctx, lang, gives)
 	e.headers.mu.Lock()
 	defer e.headers.mu.Unlock()
 	h.ready, h.err, h.tried = ready, err, e.clock.Now()
@@ -174,8 +175,8 @@ func (e *Engine) prepareHeader(ctx context.Context, lang *language.Language) err
 	return err
 }
 
-func (e *Engine) loadOrMakeHeader(ctx context.Context, lang *language.Language) (*readyHeader, error) {
-	ctx, core, end, err := e.begin(ctx)
+func (e *Engine) loadOrMakeHeader(ctx context.Context, lang *language.Language, gives bool) (*readyHeader, error) {
+	ctx, core, end, err := e.begin(ctx, gives)
 	if err != nil {
 		return nil, err
 	}
@@ -199,6 +200,9 @@ func (e *Engine) loadOrMakeHeader(ctx context.Context, lang *language.Language) 
 			e.log.Info("compiled header is made anew", "language", lang.ID, "why", err)
 		}
 		if m, err = e.makeHeader(ctx, core.compile, lang, tools, dir); err != nil {
+			if cause := context.Cause(ctx); errors.Is(cause, errGaveWay) {
+				return nil, cause
+			}
 			return nil, err
 		}
 	}

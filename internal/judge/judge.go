@@ -45,6 +45,7 @@ type Task struct {
 	Limits   Limits
 	Stop     StopRule
 	fresh    bool // the compiler itself is asked, never the cache
+	gives    bool // way to submissions that need its place: ends with errGaveWay
 	// Wrong, when set, gets the output of each test that is WA, open at its
 	// start and only until it returns. It is called for several tests at once,
 	// and also for some that are then skipped because an earlier one failed.

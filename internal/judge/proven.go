@@ -19,7 +19,7 @@ const provenName = "proven"
 
 // provenBefore reports whether lang passed its self-test on this machine as it
 // is now. It makes the toolchain ready, and asks it for its version, in a box.
-func (e *Engine) provenBefore(ctx context.Context, lang *language.Language) bool {
+func (e *Engine) provenBefore(ctx context.Context, lang *language.Language, gives bool) bool {
 	dir, err := e.scratch.toolchain(lang.ID)
 	if err != nil {
 		return false
@@ -28,7 +28,7 @@ func (e *Engine) provenBefore(ctx context.Context, lang *language.Language) bool
 	if err != nil {
 		return false
 	}
-	ctx, core, end, err := e.begin(ctx)
+	ctx, core, end, err := e.begin(ctx, gives)
 	if err != nil {
 		return false
 	}

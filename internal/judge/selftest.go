@@ -44,23 +44,29 @@ func (e *Engine) SelfTest(ctx context.Context) ([]Offer, error) {
 	return e.SelfTestOf(ctx, e.cfg.Languages.All())
 }
 
-// SelfTestOf is SelfTest of these languages alone.
+// SelfTestOf is SelfTest of these languages alone. Submissions that are judged
+// at the same time go first: a self-test gives way to them and is begun again.
 func (e *Engine) SelfTestOf(ctx context.Context, all []*language.Language) ([]Offer, error) {
 	offers := make([]Offer, len(all))
 	errs := make([]error, len(all))
 	var wg sync.WaitGroup
 	for i, lang := range all {
-		wg.Go(func() { offers[i], errs[i] = e.selfTest(ctx, lang) })
+		wg.Go(func() {
+			errs[i] = givingWay(ctx, func(gives bool) (err error) {
+				offers[i], err = e.selfTest(ctx, lang, gives)
+				return err
+			})
+		})
 	}
 	wg.Wait()
 	e.prepareOffered(ctx, all, offers)
 	return offers, errors.Join(errs...)
 }
 
-func (e *Engine) selfTest(ctx context.Context, lang *language.Language) (Offer, error) {
+func (e *Engine) selfTest(ctx context.Context, lang *language.Language, gives bool) (Offer, error) {
 	offer := Offer{Language: lang.ID}
 	from := e.clock.Now()
-	if e.provenBefore(ctx, lang) {
+	if e.provenBefore(ctx, lang, gives) {
 		offer.OK, offer.Took = true, e.clock.Now().Sub(from)
 		offer.Version, _ = e.versions.get(lang.ID)
 		return offer, nil
@@ -76,7 +82,7 @@ func (e *Engine) selfTest(ctx context.Context, lang *language.Language) (Offer, 
 	}
 	report, err := e.Judge(ctx, Task{
 		Source: []byte(lang.SelfTest.Source), SourceName: lang.Source, Language: lang.ID,
-		Package: pkg, Limits: Limits(limits), Stop: StopFirst, fresh: true,
+		Package: pkg, Limits: Limits(limits), Stop: StopFirst, fresh: true, gives: gives,
 	}, func(Progress) {})
 	offer.Took = e.clock.Now().Sub(from)
 	offer.Version, _ = e.versions.get(lang.ID)
