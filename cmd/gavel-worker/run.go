@@ -120,7 +120,8 @@ func (s *settings) judge(ctx context.Context, w world, state *worker.State, log 
 		CacheQuotaBytes: s.cacheBytes, MinFreeBytes: s.minFreeBytes, WatchDirs: []string{s.scratchDir},
 		CompileWall: func(id string) time.Duration {
 			if l, ok := languages.Get(id); ok {
-				return l.Compile.Limits.Wall()
+				// Waiting for another's compile of the same source, and an own one in two tries.
+				return 3 * l.Compile.Limits.Wall()
 			}
 			return worker.DefaultCompileWall
 		},
