@@ -293,7 +293,7 @@ func (s *stand) submission(id int64) gavelapi.Submission {
 
 // awaitJudging waits until a worker runs a submission.
 func (s *stand) awaitJudging(id int64, by string) {
-	s.until(2*time.Minute, fmt.Sprintf("submission %d is judged by %s", id, by), func() bool {
+	s.until(4*time.Minute, fmt.Sprintf("submission %d is judged by %s", id, by), func() bool {
 		sub, err := s.api.SubmissionGet(s.ctx, id, 0)
 		return err == nil && sub.State == gavelapi.StateJudging && sub.Progress != nil && sub.Progress.Phase == "running" &&
 			(by == "" || sub.Worker == by)

@@ -88,6 +88,7 @@ type T struct {
 	rand     *rand.Rand
 	dir      string
 
+	beside   sync.WaitGroup // goroutines beside the script
 	mu       sync.Mutex
 	result   Result
 	cleanups []func()
@@ -141,6 +142,10 @@ func Run(ctx context.Context, s Scenario, o Options) Result {
 	if parent.Err() != nil {
 		t.result.Verdict = Interrupted
 	}
+	// What the scenario does beside its script ends first: it must not start
+	// anything after the clean-up.
+	cancel()
+	t.beside.Wait()
 	for _, undo := range slices.Backward(t.cleanups) {
 		undo()
 	}
@@ -168,6 +173,9 @@ func (t *T) cleanup(f func()) {
 	defer t.mu.Unlock()
 	t.cleanups = append(t.cleanups, f)
 }
+
+// aside runs f beside the script; it ends soon when the scenario does.
+func (t *T) aside(f func()) { t.beside.Go(f) }
 
 // Errorf notes a failure and goes on.
 func (t *T) Errorf(format string, args ...any) {

@@ -215,7 +215,7 @@ func (s *stand) keepAlive(names ...string) (stop func()) {
 	quit, done := make(chan struct{}), make(chan struct{}, len(names))
 	for _, name := range names {
 		s.enrol(name, 1)
-		go func() {
+		s.aside(func() {
 			defer func() { done <- struct{}{} }()
 			for {
 				p := s.worker(name, "", 1)
@@ -226,8 +226,11 @@ func (s *stand) keepAlive(names ...string) (stop func()) {
 				case <-s.ctx.Done():
 					return
 				}
+				if s.ctx.Err() != nil {
+					return
+				}
 			}
-		}()
+		})
 	}
 	return func() {
 		close(quit)
