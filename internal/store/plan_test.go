@@ -57,4 +57,3 @@ func TestABatchOfGrantsTouchesEachJobOnce(t *testing.T) {
 		})
 	}
 }
-
