@@ -103,14 +103,14 @@ func (a *Arbiter) Run(ctx context.Context) error {
 		}
 		a.current.Store(l)
 		a.log.Info("leading", "term", l.term)
-		err := l.run(ctx)
+		lost := l.run(ctx)
 		a.current.CompareAndSwap(l, nil)
 		l.end(ctx)
-		if ctx.Err() != nil {
+		if ctx.Err() == nil {
+			a.log.Warn("lost leadership", "term", l.term, "error", lost)
+		} else {
 			a.log.Info("stopped leading", "term", l.term)
-			return nil
 		}
-		a.log.Warn("lost leadership", "term", l.term, "error", err)
 	}
 	return nil
 }

@@ -43,7 +43,7 @@ func (r *initRun) attach(fds []int) error {
 
 // makePoint makes what is missing of a mount point, through the writable view
 // of the root.
-func (f *rootFS) makePoint(m *runMount) error {
+func (r *rootFS) makePoint(m *runMount) error {
 	if _, err := os.Lstat(m.point); err == nil {
 		return nil
 	}
@@ -53,11 +53,11 @@ func (f *rootFS) makePoint(m *runMount) error {
 		var err error
 		if last := i == len(elems)-1; last && !m.isDir {
 			var fd int
-			if fd, err = unix.Openat(f.write, rel, unix.O_CREAT|unix.O_EXCL|unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0o444); err == nil {
+			if fd, err = unix.Openat(r.write, rel, unix.O_CREAT|unix.O_EXCL|unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0o444); err == nil {
 				unix.Close(fd)
 			}
 		} else {
-			err = unix.Mkdirat(f.write, rel, 0o755)
+			err = unix.Mkdirat(r.write, rel, 0o755)
 		}
 		switch {
 		case errors.Is(err, unix.EEXIST):
