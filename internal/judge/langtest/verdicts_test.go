@@ -149,7 +149,7 @@ var compileErrors = map[string][]string{
 // packageLimits are those of an ordinary problem. The time is for a machine
 // that runs other tests beside these.
 var packageLimits = problem.Limits{
-	CPUMS: 2000, MemoryBytes: 256 << 20, OutputBytes: 1 << 20, CodeBytes: 64 << 10, Processes: 64,
+	CPUMS: 1500, MemoryBytes: 256 << 20, OutputBytes: 1 << 20, CodeBytes: 64 << 10, Processes: 64,
 }
 
 // TestVerdictsOfEveryLanguage judges, in each language, submissions whose
