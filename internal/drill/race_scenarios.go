@@ -79,7 +79,7 @@ func (s *stand) rejudgeAll(callers []*caller, total int) {
 	if batch.Total != total {
 		s.Errorf("the rejudge has %d submissions, want %d", batch.Total, total)
 	}
-	for range len(callers) {
+	for range callers {
 		s.submit("by hand")
 	}
 	var left atomic.Int64
