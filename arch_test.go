@@ -101,7 +101,7 @@ var arbiterSide = []string{
 }
 
 // pure packages have no I/O and read no clock.
-var pure = []string{"internal/verdict", "internal/lease", "internal/dispatch"}
+var pure = []string{"internal/verdict", "internal/lease", "internal/dispatch", "internal/health", "internal/hours"}
 
 // programs pins the modules of others that our own packages use in each
 // program, and with it what we must answer for: one more is a decision, whose

@@ -175,8 +175,8 @@ func instant(year int, month time.Month, day, second int, zone *time.Location, l
 	// if there is one.
 	var found []time.Time
 	var offsets []int
-	for _, hours := range []time.Duration{-26, 26} {
-		_, offset := want.Add(hours * time.Hour).In(zone).Zone()
+	for _, away := range []time.Duration{-26 * time.Hour, 26 * time.Hour} {
+		_, offset := want.Add(away).In(zone).Zone()
 		if !slices.Contains(offsets, offset) {
 			offsets = append(offsets, offset)
 		}
@@ -207,7 +207,7 @@ func (w window) describe() string {
 		b.WriteString("daily")
 	default:
 		first := true
-		for i := 0; i < 7; i++ {
+		for i := range 7 {
 			d := (i + 1) % 7 // from Monday on
 			if !w.days[d] {
 				continue

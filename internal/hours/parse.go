@@ -67,7 +67,7 @@ func parseLine(line string) ([]window, error) {
 			continue
 		}
 		if timed { // the next days
-			days, named, timed = [7]bool{}, false, false
+			days, timed = [7]bool{}, false
 		}
 		if err := parseDays(word, &days); err != nil {
 			return nil, err
