@@ -39,6 +39,13 @@ func (c *Client) SubmissionGet(ctx context.Context, id int64, wait time.Duration
 	})
 }
 
+// SubmissionSource reads what was handed in: the main file first.
+func (c *Client) SubmissionSource(ctx context.Context, id int64) (*gavelapi.SubmissionSource, error) {
+	return get[gavelapi.SubmissionSource](ctx, c, request{
+		op: "submission source", method: http.MethodGet, path: "/v1/submissions/" + strconv.FormatInt(id, 10) + "/source",
+	})
+}
+
 // SubmissionFilter narrows a list; empty fields do not.
 type SubmissionFilter struct {
 	Problem  string

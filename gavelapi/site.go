@@ -17,15 +17,41 @@ func Final(state string) bool {
 }
 
 // NewSubmission is the body of POST /v1/submissions. Exactly one of Source and
-// SourceBase64 is set; the second takes any bytes.
+// SourceBase64 is set; the second takes any bytes. It is the main file, the one
+// that is compiled or started; Files are what it needs beside it.
 type NewSubmission struct {
 	Problem      string `json:"problem" minLength:"1" maxLength:"64" doc:"name of a published problem"`
 	Language     string `json:"language" minLength:"1" maxLength:"32" doc:"language id, see GET /v1/languages"`
 	Source       string `json:"source,omitempty" doc:"source as text"`
 	SourceBase64 []byte `json:"source_base64,omitempty" doc:"source as base64, for any encoding"`
-	SourceName   string `json:"source_name,omitempty" maxLength:"255" doc:"file name as the user knows it"`
-	User         string `json:"user,omitempty" maxLength:"128" doc:"the site's own name or id for the submitter"`
-	StopRule     string `json:"stop_rule,omitempty" enum:"first,all" doc:"first: stop at the first failing test (default); all: run every test"`
+	SourceName   string `json:"source_name,omitempty" maxLength:"255" doc:"file name as the user knows it; with files, the name of the main file among them, by default the language's own"`
+	// Files lie beside the main file under their names.
+	Files    []SourceFile `json:"files,omitempty" maxItems:"63" doc:"further files of the source: units, headers, modules; the main one is in source or source_base64"`
+	User     string       `json:"user,omitempty" maxLength:"128" doc:"the site's own name or id for the submitter"`
+	StopRule string       `json:"stop_rule,omitempty" enum:"first,all" doc:"first: stop at the first failing test (default); all: run every test"`
+}
+
+// SourceFile is one file of a source. At most one of Content and ContentBase64
+// is set; with neither the file is empty.
+type SourceFile struct {
+	Name          string `json:"name" minLength:"1" maxLength:"64" doc:"without directories; letters, digits, dots, dashes and underscores, not beginning with a dot or a dash"`
+	Content       string `json:"content,omitempty" doc:"as text"`
+	ContentBase64 []byte `json:"content_base64,omitempty" doc:"as base64, for any encoding"`
+}
+
+// Bytes are the file's content.
+func (f SourceFile) Bytes() []byte {
+	if f.ContentBase64 != nil {
+		return f.ContentBase64
+	}
+	return []byte(f.Content)
+}
+
+// SubmissionSource is the source of a submission, as it was handed in.
+type SubmissionSource struct {
+	SubmissionID int64        `json:"submission_id"`
+	Language     string       `json:"language"`
+	Files        []SourceFile `json:"files" doc:"the main one first; content is set where it is UTF-8, content_base64 elsewhere"`
 }
 
 // Submission is one source sent for one problem, with its current judging.
@@ -36,7 +62,8 @@ type Submission struct {
 	Language      string     `json:"language"`
 	User          string     `json:"user,omitempty"`
 	SourceName    string     `json:"source_name,omitempty"`
-	SourceBytes   int64      `json:"source_bytes"`
+	SourceBytes   int64      `json:"source_bytes" doc:"of all files together"`
+	SourceFiles   int        `json:"source_files" doc:"how many files it has, the main one included"`
 	State         string     `json:"state" enum:"pending,judging,done,system_error,cancelled"`
 	Waiting       string     `json:"waiting,omitempty" doc:"why it waits, while pending"`
 	Verdict       string     `json:"verdict,omitempty" doc:"AC, WA, TLE, MLE, OLE, RE, CE; SE for a fault of the system"`

@@ -86,14 +86,22 @@ type Lease struct {
 	ConfirmMS   int64  `json:"confirm_ms"`
 	HeartbeatMS int64  `json:"heartbeat_ms"`
 
-	SubmissionID  int64  `json:"submission_id"`
-	Language      string `json:"language"`
-	SourceName    string `json:"source_name,omitempty" doc:"as the user called it; for messages only"`
-	Source        []byte `json:"source"`
-	Problem       string `json:"problem"`
-	PackageDigest string `json:"package_digest"`
-	Limits        Limits `json:"limits"`
-	StopRule      string `json:"stop_rule" enum:"first,all"`
+	SubmissionID int64  `json:"submission_id"`
+	Language     string `json:"language"`
+	SourceName   string `json:"source_name,omitempty" doc:"as the user called it; for messages only, unless there are files: then the name of source among them"`
+	Source       []byte `json:"source"`
+	// Files are what lies beside Source, which is then called SourceName.
+	Files         []LeaseFile `json:"files,omitempty" doc:"further files of the source"`
+	Problem       string      `json:"problem"`
+	PackageDigest string      `json:"package_digest"`
+	Limits        Limits      `json:"limits"`
+	StopRule      string      `json:"stop_rule" enum:"first,all"`
+}
+
+// LeaseFile is a further file of a source.
+type LeaseFile struct {
+	Name    string `json:"name"`
+	Content []byte `json:"content"`
 }
 
 // Limits are the effective limits of a judging: package × language rule,

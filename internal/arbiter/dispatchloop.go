@@ -214,6 +214,9 @@ func (a *Arbiter) leaseFor(r *storedb.GrantLeasesRow, token uuid.UUID) gavelapi.
 		SubmissionID: r.SubmissionID, Language: r.Language, SourceName: r.SourceName, Source: r.Source,
 		Problem: r.Problem, PackageDigest: r.PackageDigest, StopRule: r.StopRule,
 	}
+	for i, name := range r.FileNames {
+		lease.Files = append(lease.Files, gavelapi.LeaseFile{Name: name, Content: r.FileContents[i]})
+	}
 	if err := json.Unmarshal(r.Limits, &lease.Limits); err != nil {
 		a.log.Error("stored limits cannot be read", "submission_id", r.SubmissionID, "error", err)
 	}

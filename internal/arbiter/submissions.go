@@ -1,7 +1,6 @@
 package arbiter
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -13,7 +12,6 @@ import (
 	"github.com/gavel-oj/gavel/internal/auth"
 	"github.com/gavel-oj/gavel/internal/httpapi"
 	"github.com/gavel-oj/gavel/internal/language"
-	"github.com/gavel-oj/gavel/internal/problem"
 	"github.com/gavel-oj/gavel/internal/store"
 	"github.com/gavel-oj/gavel/internal/store/storedb"
 )
@@ -21,10 +19,6 @@ import (
 // CreateSubmission implements httpapi.Service.
 func (a *Arbiter) CreateSubmission(ctx context.Context, p auth.Principal, key string, bodyHash []byte, n gavelapi.NewSubmission) (gavelapi.Submission, bool, error) {
 	var none gavelapi.Submission
-	source := n.SourceBase64
-	if source == nil {
-		source = []byte(n.Source)
-	}
 	lang, ok := a.cfg.Languages.Get(n.Language)
 	if !ok {
 		return none, false, apperr.New(apperr.Unsupported, "gavel language list shows the known ones", "unknown language").At("body.language")
@@ -40,7 +34,8 @@ func (a *Arbiter) CreateSubmission(ctx context.Context, p auth.Principal, key st
 	if err != nil {
 		return none, false, err
 	}
-	if err := a.checkSource(source, lang, manifest); err != nil {
+	src, err := a.checkSource(n, lang, manifest)
+	if err != nil {
 		return none, false, err
 	}
 	limits, err := language.Effective(manifest.Limits, lang)
@@ -53,10 +48,10 @@ func (a *Arbiter) CreateSubmission(ctx context.Context, p auth.Principal, key st
 	tokenID := p.TokenID
 	done, err := a.db.Submit(ctx, store.NewSubmission{
 		Submission: storedb.InsertSubmissionParams{
-			ProblemID: row.ID, Language: lang.ID, Submitter: n.User, SourceName: n.SourceName,
-			SourceBytes: int64(len(source)), StopRule: n.StopRule, CreatedBy: &tokenID,
+			ProblemID: row.ID, Language: lang.ID, Submitter: n.User, SourceName: src.name,
+			SourceBytes: src.bytes, StopRule: n.StopRule, CreatedBy: &tokenID,
 		},
-		Source: source, PackageDigest: row.PackageDigest, Limits: mustJSON(wireLimits(limits)), Lane: laneJudge,
+		Source: src.main, Files: src.more, PackageDigest: row.PackageDigest, Limits: mustJSON(wireLimits(limits)), Lane: laneJudge,
 		IdempotencyKey: key, BodyHash: bodyHash, TokenID: p.TokenID,
 	})
 	if err != nil {
@@ -73,26 +68,6 @@ func (a *Arbiter) CreateSubmission(ctx context.Context, p auth.Principal, key st
 	}
 	sub, err := a.Submission(ctx, done.SubmissionID, 0)
 	return sub, done.Replayed, err
-}
-
-func (a *Arbiter) checkSource(source []byte, lang *language.Language, m *problem.Manifest) error {
-	limit := a.cfg.SourceBytes
-	if m.Limits.CodeBytes > 0 {
-		limit = min(limit, m.Limits.CodeBytes)
-	}
-	switch {
-	case len(source) == 0:
-		return apperr.New(apperr.Invalid, "send the program's text", "the source is empty").At("body.source")
-	case int64(len(source)) > limit:
-		return apperr.New(apperr.TooLarge, "shorten it; generated tables often fit as a formula",
-			"the source has %d bytes, this problem takes at most %d", len(source), limit).At("body.source")
-	case bytes.IndexByte(source, 0) >= 0:
-		return apperr.New(apperr.Invalid, "send the source text, not a compiled program or UTF-16 text",
-			"the source contains a NUL byte at offset %d", bytes.IndexByte(source, 0)).At("body.source")
-	case !lang.In(m.Languages):
-		return apperr.New(apperr.Invalid, "choose one of the languages the problem allows", "this problem does not allow %s", lang.ID).At("body.language")
-	}
-	return nil
 }
 
 func wireLimits(l language.Limits) gavelapi.Limits {
@@ -144,7 +119,7 @@ func sameProgress(x, y *gavelapi.Progress) bool {
 func (a *Arbiter) readSubmission(ctx context.Context, id int64) (gavelapi.Submission, error) {
 	r, err := a.q.SubmissionByID(ctx, a.db.Pool, id)
 	if store.IsNoRows(err) {
-		return gavelapi.Submission{}, apperr.New(apperr.NotFound, "gavel submission list shows the newest ones", "there is no submission %d", id)
+		return gavelapi.Submission{}, noSubmission(id)
 	}
 	if err != nil {
 		return gavelapi.Submission{}, unavailable(err, "read a submission")
@@ -159,7 +134,7 @@ func (a *Arbiter) readSubmission(ctx context.Context, id int64) (gavelapi.Submis
 	}
 	sub := gavelapi.Submission{
 		ID: r.ID, Problem: r.Problem, PackageDigest: r.PackageDigest, Language: r.Language, User: r.Submitter,
-		SourceName: r.SourceName, SourceBytes: r.SourceBytes, State: r.State, Verdict: r.Verdict,
+		SourceName: r.SourceName, SourceBytes: r.SourceBytes, SourceFiles: int(r.SourceFiles), State: r.State, Verdict: r.Verdict,
 		CPUUS: r.CPUUs, WallUS: r.WallUs, MemoryBytes: r.MemoryBytes, Worker: r.Worker,
 		CreatedAt: r.CreatedAt.UTC(), FinishedAt: utc(r.FinishedAt), Rejudging: r.Rejudging,
 	}
@@ -274,7 +249,7 @@ func (a *Arbiter) Submissions(ctx context.Context, f httpapi.SubmissionFilter) (
 	for i, r := range rows {
 		s := gavelapi.Submission{
 			ID: r.ID, Problem: r.Problem, PackageDigest: r.PackageDigest, Language: r.Language, User: r.Submitter,
-			SourceName: r.SourceName, SourceBytes: r.SourceBytes, State: r.State, Verdict: r.Verdict,
+			SourceName: r.SourceName, SourceBytes: r.SourceBytes, SourceFiles: int(r.SourceFiles), State: r.State, Verdict: r.Verdict,
 			CPUUS: r.CPUUs, WallUS: r.WallUs, MemoryBytes: r.MemoryBytes, Worker: r.Worker,
 			CreatedAt: r.CreatedAt.UTC(), FinishedAt: utc(r.FinishedAt),
 		}

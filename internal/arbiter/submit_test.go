@@ -3,12 +3,15 @@ package arbiter_test
 import (
 	"crypto/sha256"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
 
 	"github.com/gavel-oj/gavel/gavelapi"
 	"github.com/gavel-oj/gavel/internal/apperr"
@@ -39,6 +42,31 @@ func TestSubmissionsThatCannotBeJudgedAreRefused(t *testing.T) {
 		{"unknown problem", func(n *gavelapi.NewSubmission) { n.Problem = "q" }, apperr.Invalid, "body.problem", "unknown problem"},
 		{"empty source", func(n *gavelapi.NewSubmission) { n.Source = "" }, apperr.Invalid, "body.source", "empty"},
 		{"source over the problem's limit", func(n *gavelapi.NewSubmission) { n.Source = strings.Repeat("x", 1025) }, apperr.TooLarge, "body.source", "at most 1024"},
+		{"NUL in a file", func(n *gavelapi.NewSubmission) {
+			n.Files = []gavelapi.SourceFile{{Name: "a.h"}, {Name: "b.h", ContentBase64: []byte("x\x00")}}
+		}, apperr.Invalid, "body.files[1].content", "offset 1"},
+		{"files over the problem's limit together", func(n *gavelapi.NewSubmission) {
+			n.Source = strings.Repeat("x", 1000)
+			n.Files = []gavelapi.SourceFile{{Name: "a.h", Content: strings.Repeat("x", 25)}}
+		}, apperr.TooLarge, "body.files", "1025 bytes"},
+		{"a name that leads elsewhere", withFile("../a.h"), apperr.Invalid, "body.files[0].name", "no plain file name"},
+		{"a name with a directory", withFile("d/a.h"), apperr.Invalid, "body.files[0].name", "no plain file name"},
+		{"a hidden name", withFile(".a.h"), apperr.Invalid, "body.files[0].name", "no plain file name"},
+		{"a name that looks like an option", withFile("-a.c"), apperr.Invalid, "body.files[0].name", "no plain file name"},
+		{"two files of a name", func(n *gavelapi.NewSubmission) {
+			n.Files = []gavelapi.SourceFile{{Name: "a.h"}, {Name: "b.h"}, {Name: "A.h"}}
+		}, apperr.Invalid, "body.files[2].name", "another file"},
+		{"the main one's name", withFile("MAIN.c"), apperr.Invalid, "body.files[0].name", "another file"},
+		{"a name that the compiler keeps for itself", withFile("a.h.gch"), apperr.Invalid, "body.files[0].name", "means something else"},
+		{"a main file in another language", func(n *gavelapi.NewSubmission) {
+			n.SourceName = "main.py"
+			n.Files = []gavelapi.SourceFile{{Name: "a.h"}}
+		}, apperr.Invalid, "body.source_name", "no C17"},
+		{"too many files", func(n *gavelapi.NewSubmission) {
+			for i := range 64 {
+				n.Files = append(n.Files, gavelapi.SourceFile{Name: fmt.Sprintf("f%d.h", i)})
+			}
+		}, apperr.Invalid, "body.files[63].name", "at most 64"},
 		{"NUL in the source", func(n *gavelapi.NewSubmission) { n.Source = ""; n.SourceBase64 = []byte("int\x00") }, apperr.Invalid, "body.source", "offset 3"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -56,6 +84,76 @@ func TestSubmissionsThatCannotBeJudgedAreRefused(t *testing.T) {
 	}
 	if _, _, err := s.CreateSubmission(t.Context(), s.admin, "", nil, good); err != nil {
 		t.Errorf("the good one is refused: %v", err)
+	}
+}
+
+func withFile(name string) func(*gavelapi.NewSubmission) {
+	return func(n *gavelapi.NewSubmission) { n.Files = []gavelapi.SourceFile{{Name: name, Content: "int x;"}} }
+}
+
+func TestASourceOfSeveralFilesReachesTheWorkerWhole(t *testing.T) {
+	s := newStand(t, quick)
+	w := s.worker("w", 1, "c")
+	n := gavelapi.NewSubmission{
+		Problem: "p", Language: "c", Source: "int main(){}", Files: []gavelapi.SourceFile{
+			{Name: "util.h", Content: "int f();"}, {Name: "empty.h"}, {Name: "latin1.c", ContentBase64: []byte("// \xe9")},
+		},
+	}
+	sub, _, err := s.CreateSubmission(t.Context(), s.admin, "", nil, n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if sub.SourceName != "main.c" || sub.SourceFiles != 4 || sub.SourceBytes != 12+8+4 {
+		t.Errorf("%q, %d files, %d bytes", sub.SourceName, sub.SourceFiles, sub.SourceBytes)
+	}
+	want := []gavelapi.LeaseFile{
+		{Name: "util.h", Content: []byte("int f();")}, {Name: "empty.h", Content: []byte{}}, {Name: "latin1.c", Content: []byte("// \xe9")},
+	}
+	request := w.request(uuid.NewString(), time.Second)
+	for _, how := range []string{"granted", "given again for the same request"} {
+		got, err := s.Claim(t.Context(), w.p, request)
+		if err != nil || len(got.Leases) != 1 {
+			t.Fatalf("%s: %+v, %v", how, got, err)
+		}
+		l := got.Leases[0]
+		if diff := cmp.Diff(want, l.Files); diff != "" || string(l.Source) != n.Source || l.SourceName != "main.c" {
+			t.Errorf("%s: main %s %q\n%s", how, l.SourceName, l.Source, diff)
+		}
+		if how == "granted" {
+			continue
+		}
+		if r := w.report(l.LeaseToken, verdictReport("WA")); r.Outcome != gavelapi.OutcomeRecorded {
+			t.Fatal(r)
+		}
+	}
+	if _, err := s.RejudgeSubmission(t.Context(), s.admin, sub.ID, "again"); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, w.claim().Files); diff != "" {
+		t.Error("rejudged with other files:", diff)
+	}
+
+	src, err := s.SubmissionSource(t.Context(), sub.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(gavelapi.SubmissionSource{SubmissionID: sub.ID, Language: "c", Files: []gavelapi.SourceFile{
+		{Name: "main.c", Content: n.Source}, n.Files[0], n.Files[1], n.Files[2],
+	}}, src); diff != "" {
+		t.Error(diff)
+	}
+	if src, err = s.SubmissionSource(t.Context(), s.submit("c").ID); err != nil || len(src.Files) != 1 || src.Files[0].Name != "main.c" {
+		t.Errorf("of one file: %+v, %v", src, err)
+	}
+	if _, err = s.SubmissionSource(t.Context(), 1<<40); apperr.CodeOf(err) != apperr.NotFound {
+		t.Errorf("of none: %v", err)
+	}
+	if got := s.read(sub.ID); got.SourceFiles != 4 {
+		t.Errorf("read: %d files", got.SourceFiles)
+	}
+	list, err := s.Submissions(t.Context(), httpapi.SubmissionFilter{Limit: 1, Problem: "p"})
+	if err != nil || list.Submissions[0].SourceFiles != 1 {
+		t.Errorf("list: %+v, %v", list, err)
 	}
 }
 

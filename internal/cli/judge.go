@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,6 +27,7 @@ import (
 type JudgeCmd struct {
 	Package     string   `arg:"" help:"Directory or zip file of the problem package."`
 	Sources     []string `arg:"" optional:"" name:"source" help:"Source files, or - for standard input (then -l is needed)."`
+	With        []string `sep:"none" placeholder:"FILE" help:"A further file that lies beside each source: a unit, a header, a module. May be given several times."`
 	Language    string   `short:"l" placeholder:"ID" help:"Language; by default guessed from each file's ending."`
 	All         bool     `help:"Run every test instead of stopping at the first that fails."`
 	LimitFactor float64  `default:"1" placeholder:"N" help:"Multiply the time limit, for a machine that is slower or faster than the judges'."`
@@ -40,7 +42,9 @@ const maxLimitFactor = 1000
 // candidate is one source to judge.
 type candidate struct {
 	name     string // as given, or as in the package
+	mainName string // of the main file, when there are more
 	text     []byte
+	more     []judge.SourceFile // what lies beside it
 	lang     *language.Language
 	expected []string // of an example of the package
 }
@@ -104,6 +108,8 @@ func (cmd *JudgeCmd) check() error {
 		return usage("give a number above 0, such as 2 or 0.5", "--limit-factor cannot be %v", cmd.LimitFactor)
 	case cmd.Jobs < 0:
 		return usage("leave it out for one per core", "--jobs cannot be negative")
+	case cmd.Submissions && len(cmd.With) > 0:
+		return usage("name a source", "--with adds files to sources that are named, and --submissions judges the package's own")
 	case cmd.Submissions && len(cmd.Sources) > 0:
 		return usage("do one after the other", "--submissions judges the package's own sources, and others are named")
 	}
@@ -113,10 +119,11 @@ func (cmd *JudgeCmd) check() error {
 // ownSources reads the sources that are named.
 func (cmd *JudgeCmd) ownSources(app *App, languages *language.Registry) (all []candidate, err error) {
 	for _, name := range cmd.Sources {
-		c := candidate{name: name}
-		if c.text, err = readSource(app.In, name); err != nil {
+		files, err := readSources(app.In, name, cmd.With)
+		if err != nil {
 			return nil, err
 		}
+		c := candidate{name: name, text: files[0].text}
 		var ok bool
 		if cmd.Language != "" {
 			if c.lang, ok = languages.Get(cmd.Language); !ok {
@@ -125,9 +132,30 @@ func (cmd *JudgeCmd) ownSources(app *App, languages *language.Registry) (all []c
 		} else if c.lang, ok = languages.ByExtension(name); !ok || name == "-" {
 			return nil, usage("name it with -l", "the language of %s cannot be guessed", name)
 		}
+		if err := c.addFiles(files); err != nil {
+			return nil, err
+		}
 		all = append(all, c)
 	}
 	return all, nil
+}
+
+// addFiles adds what lies beside the main file, and checks the names as the
+// arbiter would.
+func (c *candidate) addFiles(files []namedText) error {
+	if len(files) == 1 {
+		return nil
+	}
+	c.mainName = cmp.Or(files[0].name, c.lang.Source)
+	names := []string{c.mainName}
+	for _, f := range files[1:] {
+		names = append(names, f.name)
+		c.more = append(c.more, judge.SourceFile{Name: f.name, Text: f.text})
+	}
+	if f, ok := errors.AsType[*language.FileError](c.lang.Files(names...)); ok {
+		return usage(f.Hint, "%s", f.Error())
+	}
+	return nil
 }
 
 // engine opens the sandbox and an engine over it.
@@ -225,7 +253,10 @@ func (cmd *JudgeCmd) progress(app *App, live *liveLine, total int) func(name str
 
 // judgeOne judges one source. What the system fails at is in the result.
 func (cmd *JudgeCmd) judgeOne(ctx context.Context, engine *judge.Engine, pkg *problem.Package, c candidate, show func(judge.Progress)) (judged, error) {
-	j := judged{Source: c.name, Language: c.lang.ID, Expected: c.expected, sourceBytes: int64(len(c.text))}
+	j := judged{Source: c.name, Language: c.lang.ID, Expected: c.expected, sourceBytes: int64(len(c.text)), sourceFiles: 1 + len(c.more)}
+	for _, f := range c.more {
+		j.sourceBytes += int64(len(f.Text))
+	}
 	limits, err := language.Effective(pkg.Manifest.Limits, c.lang)
 	if err == nil {
 		limits.CPU = max(time.Millisecond, time.Duration(float64(limits.CPU)*cmd.LimitFactor))
@@ -243,7 +274,7 @@ func (cmd *JudgeCmd) judgeOne(ctx context.Context, engine *judge.Engine, pkg *pr
 	var mu sync.Mutex
 	differences := map[int]*Difference{}
 	report, err := engine.Judge(ctx, judge.Task{
-		Source: c.text, SourceName: path.Base(c.name), Language: c.lang.ID, Package: pkg, Limits: judge.Limits(limits), Stop: stop,
+		Source: c.text, SourceName: cmp.Or(c.mainName, path.Base(c.name)), More: c.more, Language: c.lang.ID, Package: pkg, Limits: judge.Limits(limits), Stop: stop,
 		Wrong: func(test int, output io.ReadSeeker) {
 			d := differenceOn(ctx, pkg, test, output)
 			mu.Lock()

@@ -34,6 +34,7 @@ type judged struct {
 	Difference  *Difference           `json:"difference,omitempty"`
 
 	sourceBytes int64
+	sourceFiles int
 }
 
 // Difference is where the output of a test is not what the answer says.
@@ -195,7 +196,7 @@ func (a *App) printJudged(pkg *problem.Package, j judged) error {
 		fmt.Fprintf(w, "  %s %s\n", a.style.paint(fmt.Sprintf("%-9s", name), dim, a.style.out), clean(fmt.Sprintf(format, args...)))
 	}
 	line("problem", "%s, package %s", pkg.Manifest.Name, digest(pkg.Digest))
-	line("source", "%s, %s", j.Language, size(j.sourceBytes))
+	line("source", "%s, %s", j.Language, sizeOf(j.sourceFiles, j.sourceBytes))
 	line("compiler", "%s; took %s ms", orDash(j.Toolchain), ms(j.Compile.WallUS))
 	if len(j.Tests) > 0 {
 		line("time", "%s ms cpu, %s ms wall; limit %s ms", ms(j.CPUUS), ms(j.WallUS), ms(j.Limits.CPUUS))

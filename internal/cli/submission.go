@@ -16,6 +16,7 @@ type SubmissionCmd struct {
 	List   SubmissionListCmd   `cmd:"" help:"List submissions, newest first."`
 	Show   SubmissionShowCmd   `cmd:"" help:"Show one with its tests."`
 	Watch  SubmissionWatchCmd  `cmd:"" help:"Wait for the verdict of one."`
+	Source SubmissionSourceCmd `cmd:"" help:"Print the source of one, or write its files to a directory."`
 	Cancel SubmissionCancelCmd `cmd:"" help:"Cancel one that is not judged yet."`
 
 	Rejudge SubmissionRejudgeCmd `cmd:"" help:"Judge one again; the new verdict replaces the old one when it is there."`
@@ -173,7 +174,7 @@ func (a *App) printSubmission(s *gavelapi.Submission) error {
 		fmt.Fprintf(w, "  %s %s\n", a.style.paint(fmt.Sprintf("%-9s", name), dim, a.style.out), clean(fmt.Sprintf(format, args...)))
 	}
 	line("problem", "%s, package %s", s.Problem, digest(s.PackageDigest))
-	line("source", "%s, %s, %s", s.Language, cmp.Or(s.SourceName, "no file name"), size(s.SourceBytes))
+	line("source", "%s, %s, %s", s.Language, cmp.Or(s.SourceName, "no file name"), sizeOf(s.SourceFiles, s.SourceBytes))
 	if s.User != "" {
 		line("user", "%s", s.User)
 	}

@@ -1,14 +1,11 @@
 package cli
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
-	"io"
-	"io/fs"
-	"os"
+	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -19,24 +16,21 @@ import (
 	"github.com/gavel-oj/gavel/gavelapi"
 )
 
-// maxSourceBytes is the most that is read from a file: above any source limit
-// of a package, and what fits into a request in every encoding.
-const maxSourceBytes = 2 << 20
-
 // SubmitCmd is `gavel submit`.
 type SubmitCmd struct {
-	File     string `arg:"" help:"Source file, or - for standard input (then -l is needed)."`
-	Problem  string `short:"p" required:"" placeholder:"NAME" help:"Problem to hand it in for."`
-	Language string `short:"l" placeholder:"ID" help:"Language; by default guessed from the file's ending (see: gavel language list)."`
-	User     string `placeholder:"NAME" help:"Who hands it in, as your site calls them."`
-	StopRule string `enum:"first,all," default:"" placeholder:"RULE" help:"first: stop at the first failing test (default); all: run every test."`
-	Wait     bool   `short:"w" help:"Wait for the verdict."`
-	FailOn   string `enum:"wrong," default:"" placeholder:"wrong" help:"wrong: wait, and exit 8 unless the verdict is AC."`
+	Files    []string `arg:"" name:"file" help:"Source file, or - for standard input (then -l is needed). The first is the main one, others lie beside it."`
+	Problem  string   `short:"p" required:"" placeholder:"NAME" help:"Problem to hand it in for."`
+	Language string   `short:"l" placeholder:"ID" help:"Language; by default guessed from the file's ending (see: gavel language list)."`
+	User     string   `placeholder:"NAME" help:"Who hands it in, as your site calls them."`
+	StopRule string   `enum:"first,all," default:"" placeholder:"RULE" help:"first: stop at the first failing test (default); all: run every test."`
+	Wait     bool     `short:"w" help:"Wait for the verdict."`
+	FailOn   string   `enum:"wrong," default:"" placeholder:"wrong" help:"wrong: wait, and exit 8 unless the verdict is AC."`
 }
 
 // Run implements kong's command.
 func (cmd *SubmitCmd) Run(app *App) error {
-	source, err := readSource(app.In, cmd.File)
+	main := cmd.Files[0]
+	files, err := readSources(app.In, main, cmd.Files[1:])
 	if err != nil {
 		return err
 	}
@@ -47,20 +41,30 @@ func (cmd *SubmitCmd) Run(app *App) error {
 	defer c.Close()
 	lang := cmd.Language
 	if lang == "" {
-		if lang, err = app.guessLanguage(c, cmd.File); err != nil {
+		if lang, err = app.guessLanguage(c, main); err != nil {
 			return err
 		}
 	}
 	in := gavelapi.NewSubmission{Problem: cmd.Problem, Language: lang, User: cmd.User, StopRule: cmd.StopRule}
-	if cmd.File != "-" {
-		in.SourceName = filepath.Base(cmd.File)
+	if main != "-" {
+		in.SourceName = filepath.Base(main)
 	}
-	// Escapes can make JSON text several times as long as its source; base64
-	// cannot.
-	if utf8.Valid(source) && len(source) <= maxSourceBytes/4 {
-		in.Source = string(source)
-	} else {
-		in.SourceBase64 = source
+	total := 0
+	for _, f := range files {
+		total += len(f.text)
+	}
+	for i, f := range files {
+		// Escapes can make JSON text several times as long as its source; base64
+		// cannot.
+		text, encoded := "", f.text
+		if utf8.Valid(f.text) && total <= maxSourceBytes/4 {
+			text, encoded = string(f.text), nil
+		}
+		if i == 0 {
+			in.Source, in.SourceBase64 = text, encoded
+		} else {
+			in.Files = append(in.Files, gavelapi.SourceFile{Name: f.name, Content: text, ContentBase64: encoded})
+		}
 	}
 	// One key for all tries: an answer that was lost must not become a second
 	// submission.
@@ -77,7 +81,7 @@ func (cmd *SubmitCmd) Run(app *App) error {
 		}
 	})
 	if err != nil {
-		return err
+		return aboutFile(err, files)
 	}
 	if !cmd.Wait && cmd.FailOn == "" {
 		return app.printSubmissions([]gavelapi.Submission{*sub}, sub)
@@ -85,40 +89,28 @@ func (cmd *SubmitCmd) Run(app *App) error {
 	return app.follow(c, sub.ID, cmd.FailOn)
 }
 
-// readSource reads a source and refuses what cannot be one, before anything
-// is sent.
-func readSource(stdin io.Reader, name string) ([]byte, error) {
-	r, shown := stdin, "standard input"
-	if name != "-" {
-		shown = name
-		f, err := os.Open(name)
-		if err != nil {
-			hint := "check the path"
-			if errors.Is(err, fs.ErrPermission) {
-				hint = "check the file's permissions"
-			}
-			return nil, usage(hint, "cannot read %s: %s", name, reason(err))
-		}
-		defer f.Close()
-		if st, err := f.Stat(); err == nil && st.IsDir() {
-			return nil, usage("name one source file; a problem package is published with: gavel problem import", "%s is a directory", name)
-		}
-		r = f
+// aboutFile lets a refusal name the file that it is about, which the arbiter
+// only numbers.
+func aboutFile(err error, files []namedText) error {
+	p, ok := errors.AsType[*gavelapi.Problem](err)
+	if !ok || len(p.Errors) != 1 || len(files) < 2 {
+		return err
 	}
-	data, err := io.ReadAll(io.LimitReader(r, maxSourceBytes+1))
-	switch at := bytes.IndexByte(data, 0); {
-	case err != nil:
-		return nil, failed("check the file", "cannot read %s: %s", shown, reason(err))
-	case len(data) > maxSourceBytes:
-		return nil, usage("is it really a source file?", "%s is larger than the %s that a source may have", shown, size(maxSourceBytes))
-	case len(data) == 0:
-		return nil, usage("name a file with a program in it", "%s is empty", shown)
-	case bytes.HasPrefix(data, []byte{0xff, 0xfe}) || bytes.HasPrefix(data, []byte{0xfe, 0xff}):
-		return nil, usage("save it as UTF-8: iconv -f UTF-16 -t UTF-8", "%s is UTF-16 text", shown)
-	case at >= 0:
-		return nil, usage("is it a compiled program or an archive? submit the source", "%s contains a NUL byte at offset %d", shown, at)
+	at, field := strings.TrimPrefix(p.Errors[0].Location, "body."), ""
+	for i, f := range files[1:] {
+		if place := fmt.Sprintf("files[%d].", i); strings.HasPrefix(at, place) {
+			at, field = f.name, strings.TrimPrefix(at, place)
+		}
 	}
-	return data, nil
+	if at == "source_name" || at == "source" {
+		at, field = cmp.Or(files[0].name, "standard input"), at
+	}
+	if field == "" {
+		return err
+	}
+	named := *p
+	named.Errors = []gavelapi.ProblemField{{Location: at, Message: p.Errors[0].Message}}
+	return &named
 }
 
 // guessLanguage picks the language by the file's ending, as the arbiter's own

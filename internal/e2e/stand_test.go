@@ -19,11 +19,15 @@ import (
 	"github.com/gavel-oj/gavel/client"
 	"github.com/gavel-oj/gavel/gavelapi"
 	"github.com/gavel-oj/gavel/internal/pgserver/pgbin"
+	"github.com/gavel-oj/gavel/internal/sandbox/linuxbox"
+	"github.com/gavel-oj/gavel/internal/store/storetest"
 	"github.com/gavel-oj/gavel/internal/testkit"
 )
 
 // programs builds gavel and gavel-worker once for all tests.
-var programs = sync.OnceValues(func() (string, error) {
+var programs func() (string, error)
+
+func buildPrograms() (string, error) {
 	dir, err := os.MkdirTemp("", "gavel-e2e-bin-")
 	if err != nil {
 		return "", err
@@ -35,12 +39,17 @@ var programs = sync.OnceValues(func() (string, error) {
 		return dir, fmt.Errorf("build: %w\n%s", err, out)
 	}
 	return dir, os.Chmod(dir, 0o755)
-})
+}
 
 func TestMain(m *testing.M) {
-	code := m.Run()
-	if dir, _ := programs(); dir != "" {
-		_ = os.RemoveAll(dir)
+	linuxbox.Init()
+	built := false
+	programs = sync.OnceValues(func() (string, error) { built = true; return buildPrograms() })
+	code := storetest.Run(m)
+	if built {
+		if dir, _ := programs(); dir != "" {
+			_ = os.RemoveAll(dir)
+		}
 	}
 	os.Exit(code)
 }

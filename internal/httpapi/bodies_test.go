@@ -62,6 +62,17 @@ func TestSources(t *testing.T) {
 		"a stop rule that does not exist":     {`"source":"a","stop_rule":"never"`, 422, "body.stop_rule"},
 		"a field that this version lacks":     {`"source":"a","future":{"x":1}`, 201, ""},
 		"a number where a text is wanted":     {`"source":1`, 422, "body.source"},
+		"files as text, base64 and empty":     {`"source":"a","files":[{"name":"b.h","content":"b"},{"name":"c.h","content_base64":"/w=="},{"name":"d.h"}]`, 201, ""},
+		"a file as text and base64":           {`"source":"a","files":[{"name":"b.h","content":"b","content_base64":"YQ=="}]`, 422, "body.files[0].content"},
+		"a file without a name":               {`"source":"a","files":[{"content":"b"}]`, 422, "body.files[0]"},
+		"files without a main one":            {`"files":[{"name":"b.h","content":"b"}]`, 422, "body.source"},
+		"NUL in a file's text":                {`"source":"a","files":[{"name":"b.h"},{"name":"c.h","content":"a\u0000b"}]`, 422, "body.files[1].content"},
+		"NUL in a file's base64":              {`"source":"a","files":[{"name":"b.h","content_base64":"YQBi"}]`, 422, "body.files[0].content_base64"},
+		"NUL in a file's name":                {`"source":"a","files":[{"name":"b\u0000.h","content":"b"}]`, 422, "body.files[0].name"},
+		"half a pair in one of several texts": {"\"source\":\"// \uFFFD\",\"files\":[{\"name\":\"b.h\",\"content\":\"a\\ud800\"}]", 422, "body.files"},
+		"half a pair in the only text":        {`"source_base64":"YQ==","files":[{"name":"b.h","content":"a\ud800"}]`, 422, "body.files[0].content"},
+		"bytes in a file that are not UTF-8":  {"\"source_base64\":\"YQ==\",\"files\":[{\"name\":\"b.h\",\"content\":\"a\xff\"}]", 422, "body.files[0].content"},
+		"more files than a source has":        {`"source":"a","files":[{"name":"x"}` + strings.Repeat(`,{"name":"x"}`, 63) + `]`, 422, "body.files"},
 		"a user name longer than the maximum": {`"source":"a","user":"` + strings.Repeat("u", 129) + `"`, 422, "body.user"},
 	} {
 		t.Run(name, func(t *testing.T) {

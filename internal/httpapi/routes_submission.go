@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"fmt"
@@ -9,7 +8,6 @@ import (
 	"net/url"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -101,6 +99,13 @@ func (s *server) submissionRoutes() {
 		return &pageOutput[gavelapi.SubmissionList]{Link: nextLink("/v1/submissions", q, list.Next, in.Limit), Body: list}, err
 	})
 	register(s, sites, huma.Operation{
+		OperationID: "get-submission-source", Method: http.MethodGet, Path: "/v1/submissions/{id}/source", Tags: tags,
+		Summary: "Read the source of a submission, all its files", Errors: []int{http.StatusNotFound},
+	}, func(ctx context.Context, _ auth.Principal, in *idInput) (*out[gavelapi.SubmissionSource], error) {
+		source, err := s.Service.SubmissionSource(ctx, in.ID)
+		return &out[gavelapi.SubmissionSource]{Body: source}, err
+	})
+	register(s, sites, huma.Operation{
 		OperationID: "cancel-submission", Method: http.MethodPost, Path: "/v1/submissions/{id}/cancel", Tags: tags,
 		Summary: "Cancel a submission that is not final", Errors: []int{http.StatusNotFound, http.StatusConflict},
 	}, func(ctx context.Context, p auth.Principal, in *idInput) (*out[gavelapi.Submission], error) {
@@ -134,41 +139,6 @@ func checkKey(key string) error {
 		return apperr.New(apperr.Invalid, "a random UUID is a good key", "the key must be printable ASCII").At("header.Idempotency-Key")
 	}
 	return nil
-}
-
-// checkSource refuses what would not be judged as it was sent: encoding/json
-// silently replaces bytes that are not UTF-8, and a NUL byte is a binary or a
-// UTF-16 file more often than a program. raw is the body as it came.
-func checkSource(raw []byte, sub gavelapi.NewSubmission) error {
-	text, encoded := sub.Source != "", len(sub.SourceBase64) > 0
-	switch {
-	case text && encoded:
-		return apperr.New(apperr.Invalid, "send only one of them", "source and source_base64 are both set").At("body.source")
-	case !text && !encoded:
-		return apperr.New(apperr.Invalid, "send the program in source, or in source_base64 when it is not UTF-8", "the source is missing or empty").At("body.source")
-	case text && !utf8.Valid(raw), text && lostRunes(raw, sub.Source):
-		return apperr.New(apperr.Invalid, "send it in source_base64, which takes any bytes", "the source is not valid UTF-8").At("body.source")
-	case strings.IndexByte(sub.Source, 0) >= 0:
-		return nulError("body.source")
-	case bytes.IndexByte(sub.SourceBase64, 0) >= 0:
-		return nulError("body.source_base64")
-	}
-	return nil
-}
-
-func nulError(field string) error {
-	return apperr.New(apperr.Invalid, "is it a compiled program, an archive, or text saved as UTF-16? save it as UTF-8 text",
-		"the source contains NUL bytes").At(field)
-}
-
-// lostRunes says whether decoding put in replacement characters that the body
-// did not have: it had escapes of half a surrogate pair.
-func lostRunes(raw []byte, source string) bool {
-	const replacement = "\uFFFD"
-	if !strings.Contains(source, replacement) {
-		return false
-	}
-	return !bytes.Contains(raw, []byte(replacement)) && !bytes.Contains(bytes.ToLower(raw), []byte(`\ufffd`))
 }
 
 func parseWait(text string) (time.Duration, error) {

@@ -41,6 +41,7 @@ var everyRoute = []struct {
 	{"release", call{method: "POST", path: "/v1/worker/release", token: apitest.WorkerToken, body: goodRelease}, 200, `"released":true`},
 	{"create-submission", call{method: "POST", path: "/v1/submissions", token: apitest.SiteToken, body: goodSubmission}, 201, `"state":"pending"`},
 	{"get-submission", call{method: "GET", path: "/v1/submissions/1?wait=25s", token: apitest.SiteToken}, 200, `"state":"judging"`},
+	{"get-submission-source", call{method: "GET", path: "/v1/submissions/1/source", token: apitest.SiteToken}, 200, `"files":[{"name":"main"`},
 	{"list-submissions", call{method: "GET", path: "/v1/submissions?problem=aplusb&limit=200", token: apitest.AdminToken}, 200, `"submissions":[{"id":1`},
 	{"cancel-submission", call{method: "POST", path: "/v1/submissions/1/cancel", token: apitest.SiteToken}, 200, `"state":"cancelled"`},
 	{"start-rejudge", call{method: "POST", path: "/v1/rejudges", token: apitest.AdminToken, body: `{"filter":{"problem":"aplusb"},"reason":"weak tests"}`}, 201, `"state":"running"`},

@@ -48,6 +48,8 @@ type Service interface {
 	Submission(ctx context.Context, id int64, wait time.Duration) (gavelapi.Submission, error)
 	// Submissions lists newest first, without detail.
 	Submissions(ctx context.Context, filter SubmissionFilter) (gavelapi.SubmissionList, error)
+	// SubmissionSource reads what was handed in.
+	SubmissionSource(ctx context.Context, id int64) (gavelapi.SubmissionSource, error)
 	// CancelSubmission cancels what is not final; apperr.Conflict otherwise.
 	CancelSubmission(ctx context.Context, p auth.Principal, id int64) (gavelapi.Submission, error)
 

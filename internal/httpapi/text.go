@@ -36,10 +36,10 @@ func checkURL(r *http.Request) error {
 // field. (Bytes that are not UTF-8 were replaced by decoding already.)
 func checkText(body reflect.Value) error {
 	path := nulPath(body, "body")
-	switch path {
-	case "":
+	switch {
+	case path == "":
 		return nil
-	case "body.source":
+	case path == "body.source", strings.HasPrefix(path, "body.files[") && strings.HasSuffix(path, "].content"):
 		return nulError(path)
 	}
 	return apperr.New(apperr.Invalid, "send text without NUL bytes", "the text contains NUL bytes").At(path)

@@ -27,6 +27,9 @@ type Language struct {
 	Extensions   []string `yaml:"extensions"`  // of source files, without the dot
 	DefaultFor   []string `yaml:"default_for"` // extensions for which this one is taken among several
 	Source       string   `yaml:"source"`      // file name of a single source, fixed
+	// Reserved are names, in lower case and with path.Match's patterns, that no
+	// file of a source of several may have.
+	Reserved []string `yaml:"reserved"`
 
 	Mounts []Mount `yaml:"mounts"`
 	// Helpers are files by name that the compile and prepare steps find below

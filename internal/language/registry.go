@@ -150,6 +150,10 @@ func (l *Language) validate() error {
 		refuse(!slices.Contains(l.Extensions, ext), "default_for names %q, which is not among extensions", ext)
 	}
 	refuse(!validFile.MatchString(l.Source), "source %q must match %s", l.Source, validFile)
+	for _, pattern := range l.Reserved {
+		_, err := path.Match(pattern, "")
+		refuse(err != nil || pattern != strings.ToLower(pattern), "reserved %q must be a pattern in lower case", pattern)
+	}
 	refuse(l.Compile.Program != "" && !validFile.MatchString(l.Compile.Program),
 		"compile.program %q must match %s", l.Compile.Program, validFile)
 	refuse(!slices.Contains(l.Compile.Argv, ArgSources), "compile.argv must contain %s", ArgSources)

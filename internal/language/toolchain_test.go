@@ -74,31 +74,3 @@ func TestOpenFilesOfARun(t *testing.T) {
 		t.Errorf("Java: %d", got)
 	}
 }
-
-func TestNamesOfASourceOfSeveralFiles(t *testing.T) {
-	t.Parallel()
-	l := mustGet(t, "cpp20")
-	many := []string{"main.cpp"}
-	for i := range MaxFiles {
-		many = append(many, "f"+strings.Repeat("x", i%40)+string(rune('a'+i/40))+".h")
-	}
-	for _, tt := range []struct {
-		names []string
-		want  string
-	}{
-		{[]string{"main.cpp", "a.h", "b.cpp"}, ""},
-		{[]string{"a.h", "main.cpp"}, `main file "a.h" is no C++20`},
-		{[]string{"main.cpp", "a.h", "a.h"}, "two files"},
-		{[]string{"main.cpp", "../a.h"}, "file name"},
-		{[]string{"main.cpp", "-o.cpp"}, "file name"},
-		{[]string{"main.cpp", ".hidden"}, "file name"},
-		{[]string{"main.cpp", "a b.h"}, "file name"},
-		{[]string{""}, "file name"},
-		{many, "65 files: at most 64"},
-	} {
-		err := l.Files(tt.names...)
-		if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
-			t.Errorf("%.80q: error %v, want %q", tt.names, err, tt.want)
-		}
-	}
-}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
@@ -322,6 +323,41 @@ func TestHotStatementsUseThePrimaryKey(t *testing.T) {
 				t.Errorf("stale statistics: %v: a scan of jobs in the plan:\n%s", stale, strings.Join(plan, "\n"))
 				break
 			}
+		}
+	}
+}
+
+func TestFilesOfASourceAreStoredAsTheyAre(t *testing.T) {
+	f := newFixture(t)
+	one := f.submit()
+	several, err := f.Submit(t.Context(), store.NewSubmission{
+		Submission: storedb.InsertSubmissionParams{ProblemID: f.problem, Language: "c", SourceBytes: 1, StopRule: "first"},
+		Source:     []byte("x"), PackageDigest: f.digest, Limits: json.RawMessage("{}"), Lane: "judge", TokenID: f.token,
+		Files: []store.SourceFile{{Name: "a.h", Content: []byte("\xff,\"{}")}, {Name: "b.h"}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	row, err := f.Q.SourceOfSubmission(t.Context(), f.Pool, several.SubmissionID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"a.h", "b.h"}, row.FileNames); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([][]byte{[]byte("\xff,\"{}"), {}}, row.FileContents); diff != "" {
+		t.Error(diff)
+	}
+	row, err = f.Q.SourceOfSubmission(t.Context(), f.Pool, one.SubmissionID)
+	if err != nil || row.FileNames != nil || row.FileContents != nil {
+		t.Errorf("one file: %+v, %v", row, err)
+	}
+	for _, bad := range []string{
+		"file_names = '{a}'", "file_contents = '{\"x\"}'", "file_names = '{}', file_contents = '{}'",
+		"file_names = '{a,b}', file_contents = '{\"x\"}'",
+	} {
+		if _, err := f.Pool.Exec(t.Context(), "update submission_sources set "+bad+" where submission_id = $1", one.SubmissionID); err == nil {
+			t.Errorf("%s was stored", bad)
 		}
 	}
 }

@@ -15,13 +15,20 @@ import (
 // NewSubmission is what Submit stores.
 type NewSubmission struct {
 	Submission     storedb.InsertSubmissionParams
-	Source         []byte
+	Source         []byte       // the main file's
+	Files          []SourceFile // the others
 	PackageDigest  string
 	Limits         json.RawMessage
 	Lane           string
 	IdempotencyKey string // "" when the caller gave none
 	BodyHash       []byte
 	TokenID        int64
+}
+
+// SourceFile is a file of a source beside the main one.
+type SourceFile struct {
+	Name    string
+	Content []byte
 }
 
 // Submitted is what Submit stored, or what an earlier call with the same key did.
@@ -38,6 +45,7 @@ type Submitted struct {
 func (db *DB) Submit(ctx context.Context, n NewSubmission) (Submitted, error) {
 	var out Submitted
 	err := db.InTx(ctx, func(tx pgx.Tx) error {
+		n.Submission.SourceFiles = int32(1 + len(n.Files))
 		sub, err := db.Q.InsertSubmission(ctx, tx, &n.Submission)
 		if err != nil {
 			return fmt.Errorf("insert submission: %w", err)
@@ -53,7 +61,12 @@ func (db *DB) Submit(ctx context.Context, n NewSubmission) (Submitted, error) {
 				return errKeyTaken
 			}
 		}
-		if err := db.Q.InsertSource(ctx, tx, &storedb.InsertSourceParams{SubmissionID: sub.ID, Source: n.Source}); err != nil {
+		source := storedb.InsertSourceParams{SubmissionID: sub.ID, Source: n.Source}
+		for _, f := range n.Files {
+			source.FileNames = append(source.FileNames, f.Name)
+			source.FileContents = append(source.FileContents, append([]byte{}, f.Content...)) // an empty file is not a NULL
+		}
+		if err := db.Q.InsertSource(ctx, tx, &source); err != nil {
 			return fmt.Errorf("insert source: %w", err)
 		}
 		judging, err := db.Q.InsertJudging(ctx, tx, &storedb.InsertJudgingParams{

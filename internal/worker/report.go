@@ -102,8 +102,12 @@ func task(l gavelapi.Lease) judge.Task {
 		stop = judge.StopAll
 	}
 	us := func(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
+	var more []judge.SourceFile
+	for _, f := range l.Files {
+		more = append(more, judge.SourceFile{Name: f.Name, Text: f.Content})
+	}
 	return judge.Task{
-		Source: l.Source, SourceName: l.SourceName, Language: l.Language, Stop: stop,
+		Source: l.Source, More: more, SourceName: l.SourceName, Language: l.Language, Stop: stop,
 		Limits: judge.Limits{
 			CPU: us(l.Limits.CPUUS), Wall: us(l.Limits.WallUS), MemoryBytes: l.Limits.MemoryBytes,
 			OutputBytes: l.Limits.OutputBytes, Processes: l.Limits.Processes,

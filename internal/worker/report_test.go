@@ -11,6 +11,18 @@ import (
 	"github.com/gavel-oj/gavel/internal/verdict"
 )
 
+func TestAllFilesOfALeaseAreJudged(t *testing.T) {
+	t.Parallel()
+	got := task(gavelapi.Lease{Source: []byte("m"), SourceName: "m.c", Files: []gavelapi.LeaseFile{{Name: "a.h", Content: []byte("a")}, {Name: "b.h"}}})
+	want := []judge.SourceFile{{Name: "a.h", Text: []byte("a")}, {Name: "b.h"}}
+	if diff := cmp.Diff(want, got.More); diff != "" || string(got.Source) != "m" || got.SourceName != "m.c" {
+		t.Errorf("%+v\n%s", got, diff)
+	}
+	if got = task(gavelapi.Lease{Source: []byte("m")}); got.More != nil {
+		t.Errorf("a single file brought others: %+v", got.More)
+	}
+}
+
 func TestEveryRunOfATestIsReported(t *testing.T) {
 	t.Parallel()
 	w := &Worker{cfg: Config{Capabilities: func() gavelapi.Capabilities { return gavelapi.Capabilities{} }}}

@@ -60,6 +60,7 @@ type Fake struct {
 	before   func(ctx context.Context, method string) error
 	notReady map[string]string
 	subs     []gavelapi.Submission
+	sources  []gavelapi.SubmissionSource
 	outcome  map[int64]string // verdict to come
 	keys     map[string]keyed
 	problems []gavelapi.ProblemInfo

@@ -1,6 +1,7 @@
 package apitest
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -32,11 +33,17 @@ func (f *Fake) CreateSubmission(ctx context.Context, _ auth.Principal, key strin
 		}
 		return f.subs[k.id-1], true, nil
 	}
-	source := in.Source + string(in.SourceBase64)
+	all := []byte(in.Source + string(in.SourceBase64))
+	files := []gavelapi.SourceFile{{Name: cmp.Or(in.SourceName, "main"), Content: in.Source, ContentBase64: in.SourceBase64}}
+	for _, f := range in.Files {
+		all = append(all, f.Bytes()...)
+		files = append(files, f)
+	}
+	source := string(all)
 	id := int64(len(f.subs) + 1)
 	sub := gavelapi.Submission{
 		ID: id, Problem: in.Problem, PackageDigest: Digest, Language: in.Language, User: in.User, SourceName: in.SourceName,
-		SourceBytes: int64(len(source)), State: gavelapi.StatePending, Waiting: "no free slot",
+		SourceBytes: int64(len(source)), SourceFiles: len(files), State: gavelapi.StatePending, Waiting: "no free slot",
 		CreatedAt: Epoch.Add(time.Duration(id) * time.Second),
 	}
 	f.outcome[id] = "AC"
@@ -44,6 +51,7 @@ func (f *Fake) CreateSubmission(ctx context.Context, _ auth.Principal, key strin
 		f.outcome[id], _, _ = strings.Cut(rest, "\n")
 	}
 	f.subs = append(f.subs, sub)
+	f.sources = append(f.sources, gavelapi.SubmissionSource{SubmissionID: id, Language: in.Language, Files: files})
 	f.keys[key] = keyed{id: id, hash: string(bodyHash)}
 	return sub, false, nil
 }
@@ -139,6 +147,19 @@ func (f *Fake) Submissions(ctx context.Context, filter httpapi.SubmissionFilter)
 	}
 	items, next, err := page(list, filter.Cursor, filter.Limit)
 	return gavelapi.SubmissionList{Submissions: items, Next: next}, err
+}
+
+// SubmissionSource implements httpapi.Service.
+func (f *Fake) SubmissionSource(ctx context.Context, id int64) (gavelapi.SubmissionSource, error) {
+	if err := f.enter(ctx, "SubmissionSource"); err != nil {
+		return gavelapi.SubmissionSource{}, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if id < 1 || id > int64(len(f.sources)) {
+		return gavelapi.SubmissionSource{}, apperr.New(apperr.NotFound, "list them: gavel submission list", "there is no such submission")
+	}
+	return f.sources[id-1], nil
 }
 
 // CancelSubmission implements httpapi.Service.

@@ -1,11 +1,19 @@
 -- name: InsertSubmission :one
 -- API, first statement of the submit transaction.
-insert into submissions (problem_id, language, submitter, source_name, source_bytes, stop_rule, created_by)
-values (@problem_id, @language, @submitter, @source_name, @source_bytes, @stop_rule, @created_by)
+insert into submissions (problem_id, language, submitter, source_name, source_bytes, source_files, stop_rule, created_by)
+values (@problem_id, @language, @submitter, @source_name, @source_bytes, @source_files, @stop_rule, @created_by)
 returning id, created_at;
 
 -- name: InsertSource :exec
-insert into submission_sources (submission_id, source) values (@submission_id, @source);
+-- The further files are null for a source of one.
+insert into submission_sources (submission_id, source, file_names, file_contents)
+values (@submission_id, @source, sqlc.narg(file_names)::text[], sqlc.narg(file_contents)::bytea[]);
+
+-- name: SourceOfSubmission :one
+-- API.
+select s.language, s.source_name, c.source, c.file_names, c.file_contents
+  from submissions s join submission_sources c on c.submission_id = s.id
+ where s.id = $1;
 
 -- name: InsertJudging :one
 insert into judgings (submission_id, kind, package_digest, limits)
@@ -32,7 +40,7 @@ delete from idempotency_keys where created_at < now() - sqlc.arg(age)::interval;
 
 -- name: SubmissionByID :one
 -- API. One state: that of the current judging, or of its open job.
-select s.id, p.name as problem, s.language, s.submitter, s.source_name, s.source_bytes, s.created_at,
+select s.id, p.name as problem, s.language, s.submitter, s.source_name, s.source_bytes, s.source_files, s.created_at,
        g.id as judging_id, g.package_digest, g.limits,
        case when g.state <> 'open' then g.state when j.state = 'leased' then 'judging' else 'pending' end as state,
        coalesce(g.verdict, '') as verdict, g.cpu_us, g.wall_us, g.memory_bytes, g.compile, g.tests, g.fault, g.provenance,
@@ -56,7 +64,7 @@ select a.lease_gen, a.job_id, w.name as worker, a.granted_at, a.ended_at, a.outc
 
 -- name: ListSubmissions :many
 -- API. Newest first from a cursor; every filter may be absent.
-select s.id, p.name as problem, s.language, s.submitter, s.source_name, s.source_bytes, s.created_at,
+select s.id, p.name as problem, s.language, s.submitter, s.source_name, s.source_bytes, s.source_files, s.created_at,
        g.package_digest,
        case when g.state <> 'open' then g.state when j.state = 'leased' then 'judging' else 'pending' end as state,
        coalesce(g.verdict, '') as verdict, g.cpu_us, g.wall_us, g.memory_bytes, g.fault,

@@ -375,7 +375,7 @@ with input as (
     from granted g
 )
 select g.id as job_id, g.lease_gen, g.lease_token, g.attempts, g.kind, g.submission_id, g.judging_id,
-       s.language, s.source_name, s.stop_rule, c.source, p.name as problem, h.package_digest, h.limits
+       s.language, s.source_name, s.stop_rule, c.source, c.file_names, c.file_contents, p.name as problem, h.package_digest, h.limits
   from granted g
   join judgings h on h.id = g.judging_id
   join submissions s on s.id = g.submission_id
@@ -407,6 +407,8 @@ type GrantLeasesRow struct {
 	SourceName    string
 	StopRule      string
 	Source        []byte
+	FileNames     []string
+	FileContents  [][]byte
 	Problem       string
 	PackageDigest string
 	Limits        json.RawMessage
@@ -452,6 +454,8 @@ func (q *Queries) GrantLeases(ctx context.Context, db DBTX, arg *GrantLeasesPara
 			&i.SourceName,
 			&i.StopRule,
 			&i.Source,
+			&i.FileNames,
+			&i.FileContents,
 			&i.Problem,
 			&i.PackageDigest,
 			&i.Limits,
@@ -476,7 +480,7 @@ with held as (
   returning j.id, j.lease_gen, j.lease_token, j.judging_id, j.submission_id, j.attempts, j.kind
 )
 select g.id as job_id, g.lease_gen, g.lease_token, g.attempts, g.kind, g.submission_id, g.judging_id,
-       s.language, s.source_name, s.stop_rule, c.source, p.name as problem, h.package_digest, h.limits
+       s.language, s.source_name, s.stop_rule, c.source, c.file_names, c.file_contents, p.name as problem, h.package_digest, h.limits
   from held g
   join judgings h on h.id = g.judging_id
   join submissions s on s.id = g.submission_id
@@ -505,6 +509,8 @@ type HeldLeasesRow struct {
 	SourceName    string
 	StopRule      string
 	Source        []byte
+	FileNames     []string
+	FileContents  [][]byte
 	Problem       string
 	PackageDigest string
 	Limits        json.RawMessage
@@ -540,6 +546,8 @@ func (q *Queries) HeldLeases(ctx context.Context, db DBTX, arg *HeldLeasesParams
 			&i.SourceName,
 			&i.StopRule,
 			&i.Source,
+			&i.FileNames,
+			&i.FileContents,
 			&i.Problem,
 			&i.PackageDigest,
 			&i.Limits,

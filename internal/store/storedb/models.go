@@ -164,11 +164,14 @@ type Submission struct {
 	CurrentJudgingID *int64
 	CreatedBy        *int64
 	CreatedAt        time.Time
+	SourceFiles      int32
 }
 
 type SubmissionSource struct {
 	SubmissionID int64
 	Source       []byte
+	FileNames    []string
+	FileContents [][]byte
 }
 
 type Token struct {

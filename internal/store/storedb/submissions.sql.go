@@ -179,22 +179,31 @@ func (q *Queries) InsertJudging(ctx context.Context, db DBTX, arg *InsertJudging
 }
 
 const insertSource = `-- name: InsertSource :exec
-insert into submission_sources (submission_id, source) values ($1, $2)
+insert into submission_sources (submission_id, source, file_names, file_contents)
+values ($1, $2, $3::text[], $4::bytea[])
 `
 
 type InsertSourceParams struct {
 	SubmissionID int64
 	Source       []byte
+	FileNames    []string
+	FileContents [][]byte
 }
 
+// The further files are null for a source of one.
 func (q *Queries) InsertSource(ctx context.Context, db DBTX, arg *InsertSourceParams) error {
-	_, err := db.Exec(ctx, insertSource, arg.SubmissionID, arg.Source)
+	_, err := db.Exec(ctx, insertSource,
+		arg.SubmissionID,
+		arg.Source,
+		arg.FileNames,
+		arg.FileContents,
+	)
 	return err
 }
 
 const insertSubmission = `-- name: InsertSubmission :one
-insert into submissions (problem_id, language, submitter, source_name, source_bytes, stop_rule, created_by)
-values ($1, $2, $3, $4, $5, $6, $7)
+insert into submissions (problem_id, language, submitter, source_name, source_bytes, source_files, stop_rule, created_by)
+values ($1, $2, $3, $4, $5, $6, $7, $8)
 returning id, created_at
 `
 
@@ -204,6 +213,7 @@ type InsertSubmissionParams struct {
 	Submitter   string
 	SourceName  string
 	SourceBytes int64
+	SourceFiles int32
 	StopRule    string
 	CreatedBy   *int64
 }
@@ -221,6 +231,7 @@ func (q *Queries) InsertSubmission(ctx context.Context, db DBTX, arg *InsertSubm
 		arg.Submitter,
 		arg.SourceName,
 		arg.SourceBytes,
+		arg.SourceFiles,
 		arg.StopRule,
 		arg.CreatedBy,
 	)
@@ -230,7 +241,7 @@ func (q *Queries) InsertSubmission(ctx context.Context, db DBTX, arg *InsertSubm
 }
 
 const listSubmissions = `-- name: ListSubmissions :many
-select s.id, p.name as problem, s.language, s.submitter, s.source_name, s.source_bytes, s.created_at,
+select s.id, p.name as problem, s.language, s.submitter, s.source_name, s.source_bytes, s.source_files, s.created_at,
        g.package_digest,
        case when g.state <> 'open' then g.state when j.state = 'leased' then 'judging' else 'pending' end as state,
        coalesce(g.verdict, '') as verdict, g.cpu_us, g.wall_us, g.memory_bytes, g.fault,
@@ -269,6 +280,7 @@ type ListSubmissionsRow struct {
 	Submitter     string
 	SourceName    string
 	SourceBytes   int64
+	SourceFiles   int32
 	CreatedAt     time.Time
 	PackageDigest string
 	State         string
@@ -306,6 +318,7 @@ func (q *Queries) ListSubmissions(ctx context.Context, db DBTX, arg *ListSubmiss
 			&i.Submitter,
 			&i.SourceName,
 			&i.SourceBytes,
+			&i.SourceFiles,
 			&i.CreatedAt,
 			&i.PackageDigest,
 			&i.State,
@@ -356,8 +369,36 @@ func (q *Queries) SetCurrentJudging(ctx context.Context, db DBTX, arg *SetCurren
 	return result.RowsAffected(), nil
 }
 
+const sourceOfSubmission = `-- name: SourceOfSubmission :one
+select s.language, s.source_name, c.source, c.file_names, c.file_contents
+  from submissions s join submission_sources c on c.submission_id = s.id
+ where s.id = $1
+`
+
+type SourceOfSubmissionRow struct {
+	Language     string
+	SourceName   string
+	Source       []byte
+	FileNames    []string
+	FileContents [][]byte
+}
+
+// API.
+func (q *Queries) SourceOfSubmission(ctx context.Context, db DBTX, id int64) (*SourceOfSubmissionRow, error) {
+	row := db.QueryRow(ctx, sourceOfSubmission, id)
+	var i SourceOfSubmissionRow
+	err := row.Scan(
+		&i.Language,
+		&i.SourceName,
+		&i.Source,
+		&i.FileNames,
+		&i.FileContents,
+	)
+	return &i, err
+}
+
 const submissionByID = `-- name: SubmissionByID :one
-select s.id, p.name as problem, s.language, s.submitter, s.source_name, s.source_bytes, s.created_at,
+select s.id, p.name as problem, s.language, s.submitter, s.source_name, s.source_bytes, s.source_files, s.created_at,
        g.id as judging_id, g.package_digest, g.limits,
        case when g.state <> 'open' then g.state when j.state = 'leased' then 'judging' else 'pending' end as state,
        coalesce(g.verdict, '') as verdict, g.cpu_us, g.wall_us, g.memory_bytes, g.compile, g.tests, g.fault, g.provenance,
@@ -378,6 +419,7 @@ type SubmissionByIDRow struct {
 	Submitter     string
 	SourceName    string
 	SourceBytes   int64
+	SourceFiles   int32
 	CreatedAt     time.Time
 	JudgingID     int64
 	PackageDigest string
@@ -409,6 +451,7 @@ func (q *Queries) SubmissionByID(ctx context.Context, db DBTX, id int64) (*Submi
 		&i.Submitter,
 		&i.SourceName,
 		&i.SourceBytes,
+		&i.SourceFiles,
 		&i.CreatedAt,
 		&i.JudgingID,
 		&i.PackageDigest,

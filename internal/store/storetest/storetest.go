@@ -60,7 +60,11 @@ const (
 
 // Main runs the tests, stops the server and exits. The test binary also fails
 // when goroutines are left at its end; opts are for the known harmless ones.
-func Main(m *testing.M, opts ...goleak.Option) {
+func Main(m *testing.M, opts ...goleak.Option) { os.Exit(Run(m, opts...)) }
+
+// Run is Main for a test binary that has more to tidy up: it returns the exit
+// code.
+func Run(m *testing.M, opts ...goleak.Option) int {
 	code := m.Run()
 	if err := shared.close(); err != nil {
 		fmt.Fprintf(os.Stderr, "storetest: stop the database: %v\n", err)
@@ -72,7 +76,7 @@ func Main(m *testing.M, opts ...goleak.Option) {
 			code = 1
 		}
 	}
-	os.Exit(code)
+	return code
 }
 
 // DB makes a migrated database for this test and returns its connection URL,

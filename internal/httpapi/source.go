@@ -1,0 +1,69 @@
+package httpapi
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/gavel-oj/gavel/gavelapi"
+	"github.com/gavel-oj/gavel/internal/apperr"
+)
+
+// checkSource refuses what would not be judged as it was sent: encoding/json
+// silently replaces bytes that are not UTF-8, and a NUL byte is a binary or a
+// UTF-16 file more often than a program. raw is the body as it came.
+func checkSource(raw []byte, sub gavelapi.NewSubmission) error {
+	text, encoded := sub.Source != "", len(sub.SourceBase64) > 0
+	switch {
+	case text && encoded:
+		return apperr.New(apperr.Invalid, "send only one of them", "source and source_base64 are both set").At("body.source")
+	case !text && !encoded:
+		return apperr.New(apperr.Invalid, "send the program in source, or in source_base64 when it is not UTF-8", "the source is missing or empty").At("body.source")
+	}
+	var texts, places []string
+	if text {
+		texts, places = []string{sub.Source}, []string{"body.source"}
+	}
+	for i, f := range sub.Files {
+		at := fmt.Sprintf("body.files[%d].content", i)
+		if f.Content != "" && len(f.ContentBase64) > 0 {
+			return apperr.New(apperr.Invalid, "send only one of them", "content and content_base64 are both set").At(at)
+		}
+		if f.Content != "" {
+			texts, places = append(texts, f.Content), append(places, at)
+		}
+		if bytes.IndexByte(f.ContentBase64, 0) >= 0 {
+			return nulError(at + "_base64")
+		}
+	}
+	switch {
+	case lostText(raw, texts) && len(texts) == 1:
+		hint := "send it in " + places[0][strings.LastIndexByte(places[0], '.')+1:] + "_base64, which takes any bytes"
+		return apperr.New(apperr.Invalid, hint, "the source is not valid UTF-8").At(places[0])
+	case lostText(raw, texts): // which one it was, the decoded body does not tell
+		return apperr.New(apperr.Invalid, "send it in source_base64 or content_base64, which take any bytes", "a file of the source is not valid UTF-8").At("body.files")
+	case bytes.IndexByte(sub.SourceBase64, 0) >= 0:
+		return nulError("body.source_base64")
+	}
+	return nil
+}
+
+func nulError(field string) error {
+	return apperr.New(apperr.Invalid, "is it a compiled program, an archive, or text saved as UTF-16? save it as UTF-8 text",
+		"the source contains NUL bytes").At(field)
+}
+
+// lostText says whether decoding raw put replacement characters into texts that
+// it did not have: it was no UTF-8, or had escapes of half a surrogate pair.
+func lostText(raw []byte, texts []string) bool {
+	const replacement = "\uFFFD"
+	if len(texts) > 0 && !utf8.Valid(raw) {
+		return true
+	}
+	got := 0
+	for _, t := range texts {
+		got += strings.Count(t, replacement)
+	}
+	return got > 0 && got > bytes.Count(raw, []byte(replacement))+bytes.Count(bytes.ToLower(raw), []byte(`\ufffd`))
+}
