@@ -25,7 +25,7 @@ func TestCommandLine(t *testing.T) {
 		{"unknown scenario", "run a99-nothing", 4, "", `no scenario "a99-nothing"`},
 		{"unknown flag", "run --harder", 2, "", "gavel-drill --help"},
 		{"rounds", "run A1 --rounds 0", 2, "", "--rounds"},
-		{"no counter-test", "run a7-leader-killed --sabotage", 2, "", "counter-test"},
+		{"no counter-test", "run a24-planned-sleep --sabotage", 2, "", "counter-test"},
 		{"no programs", "run A1 --bin-dir " + empty, 1, "", "make build"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

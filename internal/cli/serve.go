@@ -23,6 +23,7 @@ type ServeCmd struct {
 	Heartbeat    time.Duration `name:"heartbeat" env:"GAVEL_HEARTBEAT" default:"5s" help:"How often workers heartbeat; three must fit into a lease."`
 	AttemptCap   int           `name:"attempts" env:"GAVEL_ATTEMPTS" default:"3" help:"Lost or failed attempts before a submission becomes a system error."`
 	MaxUploadMiB int64         `name:"max-upload-mib" env:"GAVEL_MAX_UPLOAD_MIB" default:"1024" help:"Largest problem package."`
+	MaxBodyMiB   int64         `name:"max-body-mib" env:"GAVEL_MAX_BODY_MIB" default:"4" help:"Largest body of any other call; a result may be four times that."`
 }
 
 // Run implements the command.
@@ -33,13 +34,16 @@ func (c *ServeCmd) Run(a *App) error {
 	if c.MaxUploadMiB < 1 {
 		return usage("give a number from 1 on", "--max-upload-mib must be positive")
 	}
+	if c.MaxBodyMiB < 1 {
+		return usage("give a number from 1 on", "--max-body-mib must be positive")
+	}
 	settings := lease.DefaultSettings
 	settings.TTL, settings.Heartbeat, settings.AttemptCap = c.LeaseTTL, c.Heartbeat, c.AttemptCap
 	settings.Confirm = min(settings.Confirm, settings.TTL)
 	log := slog.New(logHandler(a.Err, a.ErrTerminal && a.style.err))
 	srv, err := serve.Start(a.Ctx, serve.Config{
 		DatabaseURL: c.DatabaseURL, DataDir: c.DataDir, Listen: c.Listen, TLSCert: c.TLSCert, TLSKey: c.TLSKey,
-		MaxUpload: c.MaxUploadMiB << 20, Lease: settings, Logger: log,
+		MaxUpload: c.MaxUploadMiB << 20, MaxBody: c.MaxBodyMiB << 20, Lease: settings, Logger: log,
 	})
 	if err != nil {
 		return serverError(err)

@@ -30,7 +30,7 @@ var arbiterScenarios = []Scenario{
 	},
 	{
 		Name: "a7-leader-killed", What: "the leader is killed while a standby waits", script: leaderKilled,
-		Fires: "the lock frees with its session",
+		Fires: "the lock frees with its session", Sabotage: "another session has the lock at once, as if the leader's lived on",
 	},
 	{
 		Name: "a7-leader-frozen", What: "the leader is frozen, replaced, and thawed", script: leaderFrozen,
@@ -135,6 +135,9 @@ func leaderKilled(t *T) {
 		}
 		id := s.handIn(standby.api)
 		t.wait(time.Duration(t.rand.IntN(300)) * time.Millisecond)
+		if t.Sabotage {
+			s.withoutFreeing()
+		}
 		began := t.Clock.Now()
 		leader.kill()
 		l, at := s.firstGrant(hand, 20*time.Second)

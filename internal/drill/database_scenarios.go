@@ -13,7 +13,7 @@ import (
 var databaseScenarios = []Scenario{
 	{
 		Name: "a8-postgres-killed", What: "PostgreSQL is killed and starts again", script: postgresKilled,
-		Fires: "503, outboxes, grace of the next leadership",
+		Fires: "503, outboxes, grace of the next leadership", Sabotage: "there is no grace, and it comes back when the leases are over",
 	},
 	{
 		Name: "a8-postgres-read-only", What: "PostgreSQL is read-only for longer than a lease lives", script: postgresReadOnly,
@@ -21,7 +21,7 @@ var databaseScenarios = []Scenario{
 	},
 	{
 		Name: "a8-sessions-terminated", What: "every session is terminated, ten times", script: sessionsTerminated,
-		Fires: "reconnecting; memory rebuilt after uncertain commits",
+		Fires: "reconnecting; memory rebuilt after uncertain commits", Sabotage: "what is waiting is not seen when memory is rebuilt",
 	},
 	{
 		Name: "a18-session-stops", What: "a session of gavel's own stops in mid-transaction, holding the locks of a reclaim", script: sessionStops,
@@ -53,16 +53,20 @@ func (s *stand) during(harm, mend func()) {
 	harm()
 	s.open("finish")
 	mend()
+	patience := 60 * time.Second
+	if s.Sabotage {
+		patience /= 3 // in vain
+	}
 	began := s.Clock.Now()
 	for _, id := range held {
-		s.awaitFinal(id, 60*time.Second)
+		s.awaitFinal(id, patience)
 	}
 	s.took("mended to the last held verdict", s.Clock.Now().Sub(began), 45*time.Second)
 	for _, id := range held {
 		s.wantAttempts(id, "completed")
 	}
 	for _, id := range quick {
-		s.awaitFinal(id, 60*time.Second)
+		s.awaitFinal(id, patience)
 	}
 	s.until(30*time.Second, "the outboxes are empty", func() bool { return len(s.outbox("w?")) == 0 })
 	s.settle(30 * time.Second)
@@ -70,8 +74,12 @@ func (s *stand) during(harm, mend func()) {
 
 func postgresKilled(t *T) {
 	s := newStand(t)
-	s.serve(6*time.Second, shortBeat)
+	ttl := 6 * time.Second
+	s.serve(ttl, shortBeat)
 	s.during(func() {
+		if t.Sabotage {
+			s.withoutGrace()
+		}
 		pid := s.pg.Pid()
 		// A backend first: PostgreSQL then restarts all of them by itself. And
 		// the postmaster, which pgserver starts again.
@@ -81,9 +89,22 @@ func postgresKilled(t *T) {
 		t.wait(time.Second)
 		_ = syscall.Kill(pid, syscall.SIGKILL)
 		t.did("killed a backend of PostgreSQL, then the postmaster (process %s)", strconv.Itoa(pid))
+		if t.Sabotage {
+			s.keepDown(ttl + time.Second)
+		}
 	}, func() {
 		s.until(60*time.Second, "PostgreSQL is back", func() bool { return s.pg.Pid() != 0 && s.db.Ping(t.ctx) == nil })
 	})
+}
+
+// keepDown kills every postmaster that is started within a time.
+func (s *stand) keepDown(d time.Duration) {
+	for end := s.Clock.Now().Add(d); s.Clock.Now().Before(end) && s.ctx.Err() == nil; {
+		if pid := s.pg.Pid(); pid != 0 {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+		s.wait(5 * time.Millisecond)
+	}
 }
 
 func postgresReadOnly(t *T) {
@@ -117,6 +138,9 @@ func sessionsTerminated(t *T) {
 	s := newStand(t)
 	s.serve(6*time.Second, shortBeat)
 	s.during(func() {
+		if t.Sabotage {
+			s.withoutScan()
+		}
 		rounds := t.rounds(10)
 		for range rounds {
 			s.exec("select pg_terminate_backend(pid) from pg_stat_activity where application_name like 'gavel%'")

@@ -165,8 +165,12 @@ func TestNothingIsLost(t *testing.T) {
 // Counter-tests: without its protection a scenario fails. The whole of them is
 // `gavel-drill run --all --sabotage`.
 func TestADrillWithoutItsProtectionFails(t *testing.T) {
-	for _, name := range []string{"a2-cut-off-worker", "a9-died-before-reporting", "a11-frozen-worker"} {
+	for _, name := range []string{
+		"a2-cut-off-worker", "a7-leader-killed", "a8-postgres-killed", "a8-sessions-terminated", "a9-died-before-reporting",
+		"a11-frozen-worker", "a16-clock-behind", "a20-same-instant", "a22-bad-lines-and-clients",
+	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel() // they wait for most of their time, and nothing is measured
 			o := options(t)
 			o.Sabotage = true
 			if r := run(t, name, o); r.Verdict != Failed {
@@ -260,8 +264,8 @@ func TestScenariosAreWellFormed(t *testing.T) {
 			t.Errorf("two scenarios are called %s", s.Name)
 		}
 		names[s.Name], numbers[s.Number()] = true, true
-		if (s.script == nil) == (s.Missing == "") || s.script != nil && s.Fires == "" {
-			t.Errorf("%s has neither a script nor a reason, or does not say what fires", s.Name)
+		if (s.script == nil) == (s.Missing == "") || s.script != nil && (s.Fires == "" || s.Sabotage == "") {
+			t.Errorf("%s has neither a script nor a reason, or does not say what fires and how that is switched off", s.Name)
 		}
 	}
 	for n := 1; n <= 24; n++ {

@@ -31,7 +31,7 @@ var networkScenarios = []Scenario{
 	},
 	{
 		Name: "a22-bad-lines-and-clients", What: "slow-loris, half-open lines, 100 MB bodies, bad JSON, wrong tokens, a third of calls cut", script: badClients,
-		Fires: "bounds on bodies, headers and time; idempotent calls",
+		Fires: "bounds on bodies, headers and time; idempotent calls", Sabotage: "bodies of a gigabyte are read",
 	},
 }
 
@@ -157,7 +157,11 @@ func untold(t *T) {
 
 func badClients(t *T) {
 	s := newStand(t)
-	a := s.serve(6*time.Second, shortBeat)
+	var flags []string
+	if t.Sabotage {
+		flags = []string{"--max-body-mib", "1024"}
+	}
+	a := s.serve(6*time.Second, shortBeat, flags...)
 	before := a.peakMemory()
 	s.watch(calm, "", nil)
 	line := t.relay(a.listen)

@@ -32,29 +32,29 @@ int main() {
 var programScenarios = []Scenario{
 	{
 		Name: "a1-program-killed", What: "gavel-worker is killed while a program runs in its box", script: programKilled, Program: true, limit: 10 * time.Minute,
-		Fires: "expiry, then a grant with a new generation; boxes die with their worker",
+		Fires: "expiry, then a grant with a new generation; boxes die with their worker", Sabotage: "leases live for ten minutes",
 	},
 	{
 		Name: "a10-program-poison", What: "gavel-worker is killed each time a certain submission runs in its box", script: programPoison, Program: true, limit: 10 * time.Minute,
-		Fires: "attempt cap",
+		Fires: "attempt cap", Sabotage: "a thousand attempts are allowed",
 	},
 	{
 		Name: "a13-program-stops", What: "SIGTERM to gavel-worker while a program runs in its box", script: programStops, Program: true, limit: 10 * time.Minute,
-		Fires: "release: refunded, pending at once",
+		Fires: "release: refunded, pending at once", Sabotage: "SIGKILL instead of SIGTERM",
 	},
 	{
 		Name: "a17-program-disk-full", What: "gavel-worker's disk, outbox and scratch, fills while a program runs", script: programDiskFull, Program: true, limit: 10 * time.Minute,
-		Fires: "delivery from memory; a fault of the host, never a verdict; no claims until there is room",
+		Fires: "delivery from memory; a fault of the host, never a verdict; no claims until there is room", Sabotage: "the disk is never full",
 	},
 }
 
 // programStand has the arbiter and the slow problem.
-func programStand(t *T, ttl time.Duration) *stand {
+func programStand(t *T, ttl time.Duration, flags ...string) *stand {
 	if os.Geteuid() != 0 {
 		t.Skipf("boxes need root")
 	}
 	s := newStand(t)
-	s.serve(ttl, shortBeat)
+	s.serve(ttl, shortBeat, flags...)
 	s.publish(slowProblem, 1, 20)
 	return s
 }
@@ -110,7 +110,11 @@ func (s *stand) submitProgram(source string, want ...string) int64 {
 }
 
 func programKilled(t *T) {
-	s := programStand(t, shortTTL)
+	ttl := shortTTL
+	if t.Sabotage {
+		ttl = 10 * time.Minute
+	}
+	s := programStand(t, ttl)
 	one := s.program("one", 0)
 	id := s.submitProgram(burns(2))
 	s.awaitJudging(id, "one")
@@ -128,7 +132,11 @@ func programKilled(t *T) {
 }
 
 func programPoison(t *T) {
-	s := programStand(t, shortTTL)
+	attempts := "3"
+	if t.Sabotage {
+		attempts = "1000"
+	}
+	s := programStand(t, shortTTL, "--attempts", attempts)
 	workers := map[string]*process{"one": s.program("one", 0), "two": s.program("two", 0)}
 	id := s.submitProgram(burns(15), "SE")
 	var behind []int64
@@ -177,7 +185,11 @@ func programStops(t *T) {
 		holder := s.submission(id).Worker
 		gen := s.number("select lease_gen::int from jobs where submission_id = $1", id)
 		began := t.Clock.Now()
-		workers[holder].signal(syscall.SIGTERM)
+		if t.Sabotage {
+			workers[holder].signal(syscall.SIGKILL)
+		} else {
+			workers[holder].signal(syscall.SIGTERM)
+		}
 		s.until(15*time.Second, "another worker has the job", func() bool {
 			return s.number("select count(*) from jobs where submission_id = $1 and state = 'leased' and lease_gen > $2", id, gen) == 1
 		})
@@ -201,7 +213,10 @@ func programDiskFull(t *T) {
 	one := s.program("one", programDiskBytes)
 	id := s.submitProgram(burns(3))
 	s.awaitJudging(id, "one")
-	ballast := one.fill(s.state("one"), 0)
+	ballast := ""
+	if !t.Sabotage {
+		ballast = one.fill(s.state("one"), 0)
+	}
 	t.did("filled the disk of gavel-worker while a program ran")
 	// Either its result is delivered from memory, or the full disk is noticed
 	// in the middle of the judging; then it is the host's fault and the job is
@@ -220,7 +235,9 @@ func programDiskFull(t *T) {
 			t.Errorf("submission %d is %s", id, sub.Verdict)
 		}
 	}
-	s.must(os.Remove(ballast), "make room")
+	if ballast != "" {
+		s.must(os.Remove(ballast), "make room")
+	}
 	s.until(30*time.Second, "gavel-worker claims again", func() bool { return one.said("claiming again") })
 	if !one.said("not claiming") {
 		t.Errorf("gavel-worker does not say why it takes nothing")

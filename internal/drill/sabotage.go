@@ -1,5 +1,10 @@
 package drill
 
+import (
+	"fmt"
+	"time"
+)
+
 // The ways of switching a protection of the arbiter off from outside: triggers
 // and policies that make the database do what an arbiter without it would. They
 // know the statements by the names that their texts begin with.
@@ -30,6 +35,36 @@ func (s *stand) withoutFencing() {
 func (s *stand) withoutScan() {
 	s.exec("alter table jobs enable row level security")
 	s.exec("create policy sabotage on jobs using (current_query() not like '%PendingJobs%') with check (true)")
+}
+
+// withoutConditions makes rows that are leased look free again, as for grants
+// that do not ask whether a row is still theirs to give.
+func (s *stand) withoutConditions() {
+	s.trigger("jobs", "after update", `if new.state = 'leased' and old.state = 'pending' then
+    update jobs set state = 'pending', lease_token = null, lease_expires_at = null, worker_id = null, session = null, request_id = null where id = new.id;
+  end if; return new;`)
+}
+
+// withoutDatabaseTime writes ends of leases by a clock that is ahead of the
+// database's by so much, as an arbiter does that reckons with its own.
+func (s *stand) withoutDatabaseTime(ahead time.Duration) {
+	s.trigger("jobs", "before update", fmt.Sprintf(`if new.lease_expires_at is distinct from old.lease_expires_at then
+    new.lease_expires_at := new.lease_expires_at + interval '%d seconds';
+  end if; return new;`, int(ahead.Seconds())))
+}
+
+// withoutFreeing has a session of ours queue for the lock of leadership: it has
+// the lock when the leader's session ends, as if that one had not. It returns
+// when the session waits.
+func (s *stand) withoutFreeing() {
+	s.aside(func() {
+		_, _ = s.db.Exec(s.ctx, `select pg_advisory_lock(l.classid::int, l.objid::int), pg_sleep(60)
+  from pg_locks l join pg_stat_activity a using (pid)
+ where l.locktype = 'advisory' and l.granted and a.application_name like 'gavel-leader%'`) // the standby ends it at last
+	})
+	s.until(10*time.Second, "a session queues for the lock", func() bool {
+		return s.number("select count(*) from pg_locks where locktype = 'advisory' and not granted") == 1
+	})
 }
 
 func (s *stand) trigger(table, when, body string) {

@@ -12,8 +12,7 @@ type Scenario struct {
 	What string // what is done
 	// Fires names the protection that must fire.
 	Fires string
-	// Sabotage says how the protection is switched off in the counter-test;
-	// "" when that cannot be done from outside.
+	// Sabotage says how the protection is switched off in the counter-test.
 	Sabotage string
 	// Program means that it needs gavel-worker, its boxes and compilers.
 	Program bool

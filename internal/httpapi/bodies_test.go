@@ -153,6 +153,26 @@ func TestBodiesOverTheirLimit(t *testing.T) {
 	}
 }
 
+// What the operator allows is what counts, for each kind of call its share.
+func TestBodiesOverTheOperatorsLimit(t *testing.T) {
+	r := newRig(t, func(c *httpapi.Config) { c.MaxBodyBytes, c.MaxUploadBytes = 1<<10, httpapi.MaxJSONBytes })
+	long := func(n int) string { return `{"x":"` + strings.Repeat("x", n-len(`{"x":""}`)) + `"}` }
+	for _, c := range []struct {
+		path, token string
+		bytes, want int
+	}{
+		{"/v1/submissions", apitest.SiteToken, 1 << 10, 422},
+		{"/v1/submissions", apitest.SiteToken, 1<<10 + 1, 413},
+		{"/v1/worker/result", apitest.WorkerToken, 4 << 10, 422},
+		{"/v1/worker/result", apitest.WorkerToken, 4<<10 + 1, 413},
+		{"/v1/problems?name=x", apitest.AdminToken, 2 << 10, 415},
+	} {
+		if got := r.tooLarge(call{method: "POST", path: c.path, token: c.token}, long(c.bytes), true); got.status != c.want {
+			t.Errorf("%s with %d bytes: %d %s, want %d", c.path, c.bytes, got.status, got.body, c.want)
+		}
+	}
+}
+
 func (r *rig) tooLarge(c call, body string, chunked bool) reply {
 	r.t.Helper()
 	var reader io.Reader = strings.NewReader(body)

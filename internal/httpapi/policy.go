@@ -20,7 +20,8 @@ import (
 type policy struct {
 	protocol bool        // the worker protocol header, looked at first
 	kinds    []auth.Kind // who may call; empty means anybody
-	body     int64       // limit of the body in bytes
+	body     int64       // limit of the body in bytes, unless the operator set another
+	upload   bool        // that limit is MaxUploadBytes
 }
 
 var (
@@ -32,11 +33,25 @@ var (
 	newWorkers = policy{protocol: true, body: MaxJSONBytes}
 )
 
+// bounded is the policy with the limits of this server.
+func (s *server) bounded(pol policy) policy {
+	switch {
+	case pol.upload:
+		pol.body = s.MaxUploadBytes
+	case pol.body == MaxJSONBytes:
+		pol.body = s.MaxBodyBytes
+	case pol.body == MaxResultBytes:
+		pol.body = resultShare * s.MaxBodyBytes
+	}
+	return pol
+}
+
 type principalKey struct{}
 
 // register adds an operation with its policy. All routes of the API go
 // through here, so none can forget it.
 func register[I, O any](s *server, pol policy, op huma.Operation, handler func(context.Context, auth.Principal, *I) (*O, error)) {
+	pol = s.bounded(pol)
 	op.Middlewares = append(op.Middlewares, s.enforce(pol))
 	op.MaxBodyBytes = pol.body + 1 // huma refuses a body of exactly its limit
 	op.BodyReadTimeout = -1        // guardedBody sets deadlines, and takes them off again

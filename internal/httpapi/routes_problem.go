@@ -37,7 +37,7 @@ type nameInput struct {
 
 func (s *server) problemRoutes() {
 	tags := []string{"problems"}
-	upload := policy{kinds: []auth.Kind{auth.Admin}, body: s.MaxUploadBytes}
+	upload := policy{kinds: []auth.Kind{auth.Admin}, upload: true}
 	register(s, upload, huma.Operation{
 		OperationID: "import-problem", Method: http.MethodPost, Path: "/v1/problems", Tags: tags,
 		Summary: "Publish a problem package",

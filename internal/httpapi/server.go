@@ -13,11 +13,14 @@ import (
 	"github.com/gavel-oj/gavel/internal/clock"
 )
 
-// Default limits. Bodies are bounded per route; the upload is the one that an
-// operator may want to change.
+// resultShare is how much larger a result may be than other calls.
+const resultShare = 4
+
+// Default limits. Bodies are bounded per route, by these unless the operator
+// says otherwise.
 const (
 	MaxJSONBytes          = 4 << 20
-	MaxResultBytes        = 16 << 20
+	MaxResultBytes        = resultShare * MaxJSONBytes
 	DefaultMaxUploadBytes = 1 << 30
 )
 
@@ -49,6 +52,9 @@ type Config struct {
 	Metrics *prometheus.Registry
 	// MaxUploadBytes bounds a problem upload; 0 means DefaultMaxUploadBytes.
 	MaxUploadBytes int64
+	// MaxBodyBytes bounds the body of every other call; results, which have a
+	// row for each test, may be four times that. 0 means MaxJSONBytes.
+	MaxBodyBytes int64
 	// TempDir receives uploads, unlinked at once; empty means the system's.
 	TempDir string
 	// Clock is for durations and deadlines; nil means the system's.
@@ -78,6 +84,9 @@ func newServer(cfg Config) *server {
 	}
 	if cfg.MaxUploadBytes <= 0 {
 		cfg.MaxUploadBytes = DefaultMaxUploadBytes
+	}
+	if cfg.MaxBodyBytes <= 0 {
+		cfg.MaxBodyBytes = MaxJSONBytes
 	}
 	if cfg.Clock == nil {
 		cfg.Clock = clock.System{}

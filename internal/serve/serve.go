@@ -38,6 +38,7 @@ type Config struct {
 	TLSCert     string // PEM files; both or none
 	TLSKey      string
 	MaxUpload   int64          // bytes; 0 is the API's default
+	MaxBody     int64          // bytes of any other call; 0 is the API's default
 	Lease       lease.Settings // zero is lease.DefaultSettings
 	Leader      arbiter.LeaderSettings
 	Logger      *slog.Logger
@@ -118,7 +119,7 @@ func Start(ctx context.Context, cfg Config) (_ *Server, err error) {
 	metrics := prometheus.NewRegistry()
 	metrics.MustRegister(s.Arbiter)
 	handler := httpapi.New(httpapi.Config{
-		Service: s.Arbiter, Logger: cfg.Logger, Metrics: metrics, MaxUploadBytes: cfg.MaxUpload, TempDir: tmp, Clock: cfg.Clock,
+		Service: s.Arbiter, Logger: cfg.Logger, Metrics: metrics, MaxUploadBytes: cfg.MaxUpload, MaxBodyBytes: cfg.MaxBody, TempDir: tmp, Clock: cfg.Clock,
 		Build: gavelapi.Version{Version: buildinfo.Version, Commit: buildinfo.Commit, Go: buildinfo.Go, Protocol: gavelapi.ProtocolVersion},
 	})
 	s.http = httpapi.NewServer(handler, cfg.Logger)
