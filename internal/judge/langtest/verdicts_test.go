@@ -329,9 +329,15 @@ func TestGoRunsInLittleMemory(t *testing.T) {
 
 func sumPackage(t *testing.T) *problem.Package {
 	t.Helper()
+	return writtenPackage(t, [][2]string{{"1 2\n", "3\n"}, {"40 2\n", "42\n"}})
+}
+
+// writtenPackage has a test for each pair of input and answer.
+func writtenPackage(t *testing.T, pairs [][2]string) *problem.Package {
+	t.Helper()
 	dir := t.TempDir()
-	m := problem.Manifest{Schema: 1, Name: "sum", Checker: problem.Checker{Kind: problem.CheckerTokens}}
-	for i, pair := range [][2]string{{"1 2\n", "3\n"}, {"40 2\n", "42\n"}} {
+	m := problem.Manifest{Schema: 1, Name: "test", Checker: problem.Checker{Kind: problem.CheckerTokens}}
+	for i, pair := range pairs {
 		test := problem.Test{Name: fmt.Sprint(i + 1), Input: fmt.Sprintf("%d.in", i+1), Answer: fmt.Sprintf("%d.ans", i+1)}
 		for j, name := range []string{test.Input, test.Answer} {
 			if err := os.WriteFile(filepath.Join(dir, name), []byte(pair[j]), 0o444); err != nil {
@@ -341,7 +347,7 @@ func sumPackage(t *testing.T) *problem.Package {
 		}
 		m.Tests = append(m.Tests, test)
 	}
-	return &problem.Package{Manifest: m, Dir: dir, Digest: "sha256:sum"}
+	return &problem.Package{Manifest: m, Dir: dir, Digest: "sha256:" + t.Name()}
 }
 
 var _ langtest.Tester = (*judge.Engine)(nil)

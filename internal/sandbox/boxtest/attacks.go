@@ -14,6 +14,8 @@ func (s *suite) testAttacks(t *testing.T) {
 	for name, program := range map[string]string{
 		"other processes cannot be traced or read":  "trace_others",
 		"only the run's processes are visible":      "look_around",
+		"the init cannot be meddled with":           "meddle",
+		"objects of the kernel are bounded":         "object_bomb",
 		"no namespaces of its own":                  "namespaces",
 		"no mounts, devices or other roots":         "mounts",
 		"no identity, capability or way to get one": "privileges",

@@ -39,7 +39,7 @@ type suite struct {
 // Run tries everything on providers made by open. The suite closes them and
 // fails if closing does.
 func Run(t *testing.T, open func(t *testing.T) sandbox.Provider) {
-	s := &suite{programs: buildPrograms(t), pace: 1}
+	s := &suite{programs: Programs(t), pace: 1}
 	s.provider = open(t)
 	t.Cleanup(func() {
 		if err := s.provider.Close(); err != nil {

@@ -68,6 +68,9 @@ func (s *suite) testMemory(t *testing.T) {
 		spec.Limits.FileBytes, spec.Limits.DiskBytes = 1<<30, 1<<30
 		s.run(t, spec).stopped(t, sandbox.LimitMemory)
 	})
+	t.Run("tables of pages are the program's memory", func(t *testing.T) {
+		s.run(t, s.spec("page_table_hog")).stopped(t, sandbox.LimitMemory)
+	})
 	t.Run("address space is free", func(t *testing.T) {
 		s.run(t, s.spec("reserve_only")).held(t)
 	})

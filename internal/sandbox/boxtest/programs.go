@@ -5,9 +5,11 @@ import (
 	"embed"
 	"flag"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"testing"
 )
 
@@ -16,8 +18,8 @@ var sources embed.FS
 
 var programsFlag = flag.String("boxtest.programs", "", "directory that holds the compiled hostile programs; compiled with gcc when empty")
 
-// buildPrograms gives a directory, readable by everybody, with the binary.
-func buildPrograms(t *testing.T) string {
+// Programs gives a directory, readable by everybody, with the binary "hostile".
+func Programs(t *testing.T) string {
 	t.Helper()
 	if *programsFlag != "" {
 		return *programsFlag
@@ -69,3 +71,18 @@ func Compile(ctx context.Context, dir string) error {
 	}
 	return nil
 }
+
+// Names are the programs of the binary, as their sources name them.
+func Names() (names []string) {
+	// Neither can fail: the pattern is good and the files are in this binary.
+	files, _ := fs.Glob(sources, "programs/*.c")
+	for _, file := range files {
+		text, _ := fs.ReadFile(sources, file)
+		for _, m := range programName.FindAllSubmatch(text, -1) {
+			names = append(names, string(m[1]))
+		}
+	}
+	return names
+}
+
+var programName = regexp.MustCompile(`(?m)^PROGRAM\((\w+)\)`)

@@ -1,5 +1,6 @@
 // Programs that take memory, descriptors or stack.
 #include "program.h"
+#include <sys/inotify.h>
 #include <sys/mman.h>
 
 static char *map(size_t n) {
@@ -74,4 +75,38 @@ PROGRAM(read_file) {
 		total += n;
 	printf("%ld\n", total);
 	return 0;
+}
+
+// Reads one byte of each of very many pieces: no page of its own, but the
+// tables that say where pages are.
+PROGRAM(page_table_hog) {
+	const size_t piece = 2 << 20, n = 512ul << 30;
+	volatile char *p = mmap(NULL, n, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (p == MAP_FAILED)
+		return 3;
+	for (size_t i = 0; i < n; i += piece)
+		(void)p[i];
+	return 0;
+}
+
+// Objects of the kernel that are counted by user, taken until none is left.
+PROGRAM(object_bomb) {
+	timer_t timer;
+	struct sigevent quiet = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGRTMIN};
+	sigset_t blocked;
+	sigfillset(&blocked);
+	sigprocmask(SIG_BLOCK, &blocked, NULL);
+	for (int i = 0; i < 200000 && timer_create(CLOCK_MONOTONIC, &quiet, &timer) == 0; i++)
+		;
+	union sigval v = {0};
+	for (int i = 0; i < 200000 && sigqueue(getpid(), SIGRTMIN, v) == 0; i++)
+		;
+	int fd;
+	while ((fd = inotify_init()) >= 0)
+		for (int i = 0; i < 20000; i++)
+			if (inotify_add_watch(fd, i % 2 ? "/usr" : "/w", IN_ALL_EVENTS) < 0)
+				break;
+	check(errno == EMFILE, "inotify without a limit");
+	check(mlock(&v, sizeof v) != 0, "locked memory");
+	return verdict();
 }

@@ -173,3 +173,30 @@ PROGRAM(print_pid) {
 	printf("%d\n", getpid());
 	return 0;
 }
+
+// Everything that one process may do to another besides signals and tracing,
+// tried on the box's init, which the program's fate depends upon.
+PROGRAM(meddle) {
+	struct rlimit none = {0, 0}, was;
+	struct sched_param p = {0};
+	pid_t victims[] = {1, getppid() > 0 ? getppid() : 1};
+	for (int i = 0; i < 2; i++) {
+		pid_t v = victims[i];
+		check(prlimit(v, RLIMIT_NOFILE, &none, NULL) != 0, "set the init's limits");
+		check(prlimit(v, RLIMIT_CPU, &none, NULL) != 0, "set the init's CPU limit");
+		check(prlimit(v, RLIMIT_NOFILE, NULL, &was) != 0, "read the init's limits");
+		check(setpriority(PRIO_PROCESS, v, 19) != 0, "set the init's priority");
+		check(sched_setscheduler(v, SCHED_IDLE, &p) != 0, "set the init's scheduler");
+		check(sched_setparam(v, &p) != 0, "set the init's scheduling parameters");
+		check(syscall(SYS_ioprio_set, 1, v, 3 << 13) != 0, "set the init's I/O priority");
+		int fd = syscall(SYS_pidfd_open, v, 0);
+		check(fd < 0 || syscall(SYS_pidfd_send_signal, fd, SIGKILL, NULL, 0) != 0, "signalled the init by descriptor");
+		for (pid_t t = 1; t < 40; t++)
+			check(syscall(SYS_tgkill, v, t, SIGKILL) != 0, "killed a thread of the init");
+		siginfo_t si = {.si_code = SI_QUEUE};
+		check(syscall(SYS_rt_sigqueueinfo, v, SIGTERM, &si) != 0, "queued a signal for the init");
+	}
+	// By user, it must reach no more than this program itself.
+	setpriority(PRIO_USER, getuid(), 19);
+	return verdict();
+}

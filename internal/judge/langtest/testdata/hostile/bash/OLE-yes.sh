@@ -1,0 +1,2 @@
+# abuse: 26
+yes held

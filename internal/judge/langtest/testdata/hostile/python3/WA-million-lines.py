@@ -1,0 +1,4 @@
+# abuse: 79
+import sys
+
+sys.stdout.write("a\n" * 400_000)
