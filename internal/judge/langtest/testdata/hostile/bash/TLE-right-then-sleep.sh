@@ -2,4 +2,4 @@
 # wall: 1s
 # reason: idle
 echo held
-sleep 1000
+exec sleep 1000
