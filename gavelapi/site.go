@@ -29,6 +29,7 @@ type NewSubmission struct {
 	Files    []SourceFile `json:"files,omitempty" maxItems:"63" doc:"further files of the source: units, headers, modules; the main one is in source or source_base64"`
 	User     string       `json:"user,omitempty" maxLength:"128" doc:"the site's own name or id for the submitter"`
 	StopRule string       `json:"stop_rule,omitempty" enum:"first,all" doc:"first: stop at the first failing test (default); all: run every test"`
+	Priority string       `json:"priority,omitempty" enum:"contest,practice" doc:"contest goes before practice (default)"`
 }
 
 // SourceFile is one file of a source. At most one of Content and ContentBase64
@@ -53,6 +54,12 @@ type SubmissionSource struct {
 	Language     string       `json:"language"`
 	Files        []SourceFile `json:"files" doc:"the main one first; content is set where it is UTF-8, content_base64 elsewhere"`
 }
+
+// Priorities of a submission.
+const (
+	PriorityContest  = "contest"
+	PriorityPractice = "practice"
+)
 
 // Submission is one source sent for one problem, with its current judging.
 type Submission struct {

@@ -12,6 +12,7 @@ import (
 	"github.com/gavel-oj/gavel/internal/apperr"
 	"github.com/gavel-oj/gavel/internal/blob"
 	"github.com/gavel-oj/gavel/internal/clock"
+	"github.com/gavel-oj/gavel/internal/dispatch"
 	"github.com/gavel-oj/gavel/internal/language"
 	"github.com/gavel-oj/gavel/internal/lease"
 	"github.com/gavel-oj/gavel/internal/store"
@@ -46,7 +47,8 @@ type Config struct {
 	Languages   *language.Registry
 	Lease       lease.Settings
 	Leader      LeaderSettings
-	Holder      string // names this process in the leadership row: host and pid
+	Dispatch    dispatch.Policy // zero is dispatch.DefaultPolicy
+	Holder      string          // names this process in the leadership row: host and pid
 	Clock       clock.Clock
 	Logger      *slog.Logger
 	TempDir     string // for packages on their way in; "" is the system's
@@ -77,6 +79,9 @@ func New(cfg Config) (*Arbiter, error) {
 	}
 	if cfg.Leader == (LeaderSettings{}) {
 		cfg.Leader = DefaultLeaderSettings
+	}
+	if cfg.Dispatch.Hold == 0 && cfg.Dispatch.RunShare == 0 {
+		cfg.Dispatch = dispatch.DefaultPolicy
 	}
 	if cfg.Holder == "" {
 		cfg.Holder = uuid.NewString()

@@ -3,7 +3,6 @@ package arbiter
 import (
 	"context"
 	"reflect"
-	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -18,13 +17,13 @@ import (
 // waiter is a claim that waits for work. Its fields are guarded by the
 // leadership's lock, but for done and what is set before it is closed.
 type waiter struct {
-	worker     dispatch.Worker
-	session    uuid.UUID
-	request    uuid.UUID
-	slots      int // asked for
-	totalSlots int
-	inFlight   int // grants being committed for it
-	callers    int // HTTP requests that wait for it: a retry joins its first try
+	id       int64 // number of the claim, in the order of arrival
+	workerID int64
+	session  uuid.UUID
+	request  uuid.UUID
+	slots    int // asked for
+	inFlight int // grants being committed for it
+	callers  int // HTTP requests that wait for it: a retry joins its first try
 
 	done   chan struct{}
 	leases []gavelapi.Lease
@@ -40,12 +39,8 @@ func (l *leadership) answer(w *waiter, leases []gavelapi.Lease, err error) {
 	}
 	w.leases, w.err = leases, err
 	close(w.done)
-	for i := range l.waiters {
-		if l.waiters[i] == w {
-			l.waiters = append(l.waiters[:i], l.waiters[i+1:]...)
-			break
-		}
-	}
+	delete(l.waiters, w.id)
+	l.board.RemoveClaim(w.id, l.a.clock.Now())
 }
 
 // Claim implements httpapi.Service.
@@ -100,17 +95,13 @@ func (a *Arbiter) Claim(ctx context.Context, p auth.Principal, req gavelapi.Clai
 // one has been silent; dead is then the session whose leases are void, Nil if
 // there is none. Another live session is refused.
 func (l *leadership) admit(p auth.Principal, session uuid.UUID, req gavelapi.ClaimRequest) (dead uuid.UUID, err error) {
-	languages := make([]string, len(req.Capabilities.Languages))
-	for i, o := range req.Capabilities.Languages {
-		languages[i] = o.ID
-	}
 	now := l.a.clock.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	known := l.presence[p.WorkerID]
 	if known != nil && known.session != session {
 		succeeds := known.session != uuid.Nil && req.PreviousSession == known.session.String()
-		if !succeeds && (now.Sub(known.seenAt) < onlineFor || l.waitingClaim(p.WorkerID)) {
+		if !succeeds && l.isOnline(p.WorkerID, now) {
 			return uuid.Nil, apperr.New(apperr.Conflict,
 				"stop the other process of this worker, or enrol this machine as a worker of its own",
 				"another live session of worker %s is claiming", p.WorkerName)
@@ -118,8 +109,8 @@ func (l *leadership) admit(p auth.Principal, session uuid.UUID, req gavelapi.Cla
 		if succeeds {
 			dead = known.session
 		}
-		for _, w := range slices.Clone(l.waiters) {
-			if w.worker.ID == p.WorkerID {
+		for _, w := range l.waiters {
+			if w.workerID == p.WorkerID {
 				l.answer(w, nil, apperr.New(apperr.Conflict, "this process was replaced; stop it", "a newer session of worker %s claims", p.WorkerName))
 			}
 		}
@@ -127,10 +118,10 @@ func (l *leadership) admit(p auth.Principal, session uuid.UUID, req gavelapi.Cla
 	news := known == nil || known.session != session || known.slots != req.TotalSlots ||
 		!reflect.DeepEqual(known.caps, req.Capabilities)
 	l.presence[p.WorkerID] = &presence{
-		worker:  dispatch.Worker{ID: p.WorkerID, Name: p.WorkerName, Languages: languages},
-		session: session, slots: req.TotalSlots, caps: req.Capabilities, seenAt: now,
+		name: p.WorkerName, session: session, slots: req.TotalSlots, caps: req.Capabilities, cached: req.Cached, seenAt: now,
 		dirty: true, changed: news || known.changed,
 	}
+	l.enlist(p.WorkerID, now)
 	return dead, nil
 }
 
@@ -176,16 +167,18 @@ func (l *leadership) join(p auth.Principal, session, request uuid.UUID, req gave
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, w := range l.waiters {
-		if w.worker.ID == p.WorkerID && w.request == request {
+		if w.workerID == p.WorkerID && w.request == request {
 			w.callers++
 			return w
 		}
 	}
+	l.claims++
 	w := &waiter{
-		worker: l.presence[p.WorkerID].worker, session: session, request: request,
-		slots: req.Slots, totalSlots: req.TotalSlots, callers: 1, done: make(chan struct{}),
+		id: l.claims, workerID: p.WorkerID, session: session, request: request,
+		slots: req.Slots, callers: 1, done: make(chan struct{}),
 	}
-	l.waiters = append(l.waiters, w)
+	l.waiters[w.id] = w
+	l.board.AddClaim(dispatch.Claim{ID: w.id, Worker: w.workerID, Slots: w.slots}, l.a.clock.Now())
 	l.poke()
 	return w
 }
@@ -215,8 +208,8 @@ func (l *leadership) leave(ctx context.Context, w *waiter) {
 func (l *leadership) dismiss(workerID int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, w := range slices.Clone(l.waiters) {
-		if w.worker.ID == workerID && w.inFlight == 0 {
+	for _, w := range l.waiters {
+		if w.workerID == workerID && w.inFlight == 0 {
 			l.answer(w, nil, nil)
 		}
 	}

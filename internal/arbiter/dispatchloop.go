@@ -28,12 +28,17 @@ const (
 func (l *leadership) dispatchLoop(ctx context.Context) error {
 	scan := l.a.clock.NewTicker(scanEvery)
 	defer scan.Stop()
+	var again <-chan time.Time // when something that is kept for somebody is to be looked at
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-l.kick:
+		case <-again:
 		case <-scan.C:
+			l.scanDue.Store(true)
+		}
+		if l.scanDue.Swap(false) {
 			if err := l.scan(ctx); err != nil && ctx.Err() == nil {
 				l.a.log.Warn("scanning for pending work failed", "error", err)
 			}
@@ -46,11 +51,13 @@ func (l *leadership) dispatchLoop(ctx context.Context) error {
 			}
 			l.stale.Store(false)
 		}
-		for again := true; again; {
-			var err error
-			if again, err = l.grantOnce(ctx); err != nil {
-				return err
-			}
+		wake, err := l.grantAll(ctx)
+		if err != nil {
+			return err
+		}
+		again = nil
+		if !wake.IsZero() {
+			again = l.a.clock.After(wake.Sub(l.a.clock.Now()))
 		}
 		l.noteLoop()
 	}
@@ -62,8 +69,12 @@ func (l *leadership) noteLoop() {
 	l.mu.Unlock()
 }
 
-// scan adds pending work that memory does not know.
+// scan adds pending work that memory does not know, and takes over what was
+// said of workers.
 func (l *leadership) scan(ctx context.Context) error {
+	if err := l.muster(ctx); err != nil {
+		return err
+	}
 	pending, err := l.a.q.PendingJobs(ctx, l.a.db.Pool)
 	if err != nil {
 		return fmt.Errorf("read pending jobs: %w", err)
@@ -74,7 +85,7 @@ func (l *leadership) scan(ctx context.Context) error {
 		if h := l.byJob[j.ID]; h != nil && h.gen > j.LeaseGen {
 			continue // granted since the scan read it
 		}
-		l.enqueue(j.ID, j.LeaseGen, j.Lane, j.Language)
+		l.enqueue(jobOf(j))
 	}
 	return nil
 }
@@ -86,19 +97,30 @@ type plannedGrant struct {
 	token  uuid.UUID
 }
 
+// grantAll grants until nothing matches any more. wake is when to look again
+// at what is kept for a preferred worker.
+func (l *leadership) grantAll(ctx context.Context) (wake time.Time, err error) {
+	for again := true; again; {
+		if again, wake, err = l.grantOnce(ctx); err != nil {
+			return wake, err
+		}
+	}
+	return wake, nil
+}
+
 // grantOnce matches once and commits what was matched. It says whether there
 // may be more to do at once. An error means that this leadership must end.
-func (l *leadership) grantOnce(ctx context.Context) (again bool, err error) {
-	plan := l.plan()
+func (l *leadership) grantOnce(ctx context.Context) (again bool, wake time.Time, err error) {
+	plan, wake := l.plan()
 	if len(plan) == 0 {
-		return false, nil
+		return false, wake, nil
 	}
 	params := storedb.GrantLeasesParams{Confirm: l.a.cfg.Lease.Confirm, Shard: shard, Term: l.term}
 	for _, g := range plan {
 		params.JobIds = append(params.JobIds, g.job.ID)
 		params.LeaseGens = append(params.LeaseGens, g.job.Gen)
 		params.LeaseTokens = append(params.LeaseTokens, g.token)
-		params.WorkerIds = append(params.WorkerIds, g.waiter.worker.ID)
+		params.WorkerIds = append(params.WorkerIds, g.waiter.workerID)
 		params.Sessions = append(params.Sessions, g.waiter.session)
 		params.RequestIds = append(params.RequestIds, g.waiter.request)
 	}
@@ -110,56 +132,33 @@ func (l *leadership) grantOnce(ctx context.Context) (again bool, err error) {
 		if store.InDoubt(err) && ctx.Err() == nil {
 			// It may have happened, and, what no reading can tell, may yet
 			// happen. A new term fences it or waits for it (I4, I8).
-			return false, fmt.Errorf("the outcome of a grant is not known: %w", err)
+			return false, wake, fmt.Errorf("the outcome of a grant is not known: %w", err)
 		}
-		return false, nil // and memory is read anew
+		return false, wake, nil // and memory is read anew
 	}
 	l.settle(plan, rows)
-	return true, nil
+	return true, wake, nil
 }
 
-// plan matches under the lock and moves what matched from the queue to granting.
-func (l *leadership) plan() []plannedGrant {
+// plan matches under the lock. What it returns is out of the queue and in its
+// workers' hands as far as dispatch is concerned.
+func (l *leadership) plan() (plan []plannedGrant, wake time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.waiters) == 0 || l.queue.Len() == 0 {
-		return nil
-	}
-	waiters := l.offers()
-	grants := l.queue.Match(waiters, l.online(l.a.clock.Now()), grantBatch)
-	plan := make([]plannedGrant, len(grants))
-	for i, g := range grants {
-		w := l.waiters[g.Waiter]
+	grants, wake := l.board.Match(l.a.clock.Now(), grantBatch)
+	for _, g := range grants {
+		w := l.waiters[g.Claim]
 		w.inFlight++
-		l.granting[g.Job.ID] = struct{}{}
-		plan[i] = plannedGrant{job: g.Job, waiter: w, token: uuid.New()}
+		plan = append(plan, plannedGrant{job: g.Job, waiter: w, token: uuid.New()})
 	}
-	return plan
-}
-
-// offers says how many leases each waiter can take: what it asked for, but all
-// claims of a worker together never more than its slots less what it holds and
-// what is being committed for it (I4).
-func (l *leadership) offers() []dispatch.Waiter {
-	inFlight := map[int64]int{}
-	for _, w := range l.waiters {
-		inFlight[w.worker.ID] += w.inFlight
-	}
-	offers := make([]dispatch.Waiter, len(l.waiters))
-	for i, w := range l.waiters {
-		id := w.worker.ID
-		free := max(0, min(w.slots-w.inFlight, w.totalSlots-len(l.holders[id])-inFlight[id]))
-		inFlight[id] += free // what this claim may get, another one of the worker may not
-		offers[i] = dispatch.Waiter{Worker: w.worker, Free: free}
-	}
-	return offers
+	return plan, wake
 }
 
 func (l *leadership) failPlan(plan []plannedGrant, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, g := range plan {
-		delete(l.granting, g.job.ID)
+		l.board.Release(g.job.ID, g.job.Gen, l.a.clock.Now())
 		g.waiter.inFlight = 0
 		l.answer(g.waiter, nil, err)
 	}
@@ -177,16 +176,16 @@ func (l *leadership) settle(plan []plannedGrant, rows []*storedb.GrantLeasesRow)
 	defer l.mu.Unlock()
 	leases := map[*waiter][]gavelapi.Lease{}
 	for _, g := range plan {
-		delete(l.granting, g.job.ID)
 		g.waiter.inFlight--
 		r := granted[g.job.ID]
 		if r == nil {
+			l.board.Release(g.job.ID, g.job.Gen, now)
 			continue // cancelled, or taken otherwise: the scan knows better
 		}
 		l.hold(&held{
 			jobID: r.JobID, submissionID: r.SubmissionID, gen: r.LeaseGen, token: g.token,
-			session: g.waiter.session, request: g.waiter.request, workerID: g.waiter.worker.ID,
-			lane: laneOf(r.Kind), language: r.Language, registered: now, due: now.Add(l.a.cfg.Lease.Confirm),
+			session: g.waiter.session, request: g.waiter.request, workerID: g.waiter.workerID,
+			job: g.job, registered: now, due: now.Add(l.a.cfg.Lease.Confirm),
 		})
 		leases[g.waiter] = append(leases[g.waiter], l.a.leaseFor(r, g.token))
 		l.a.watch.changed(r.SubmissionID)
@@ -200,9 +199,6 @@ func (l *leadership) settle(plan []plannedGrant, rows []*storedb.GrantLeasesRow)
 		}
 	}
 }
-
-// laneOf is the lane of a kind of job; today they have the same names.
-func laneOf(kind string) string { return kind }
 
 // leaseFor puts a granted row into the words of the API.
 func (a *Arbiter) leaseFor(r *storedb.GrantLeasesRow, token uuid.UUID) gavelapi.Lease {

@@ -3,6 +3,8 @@ package arbiter
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,6 +15,7 @@ import (
 
 	"github.com/gavel-oj/gavel/gavelapi"
 	"github.com/gavel-oj/gavel/internal/dispatch"
+	"github.com/gavel-oj/gavel/internal/store/storedb"
 )
 
 // leadership is one term: the session with the lock and everything in memory.
@@ -29,34 +32,36 @@ type leadership struct {
 	over chan struct{}
 	// stale asks the loop to rebuild memory because a commit's answer was lost.
 	stale atomic.Bool
+	// scanDue asks the loop to look for work that memory was not told of.
+	scanDue atomic.Bool
 	// rejudged asks the write-down loop to look for rejudges that are done.
 	rejudged atomic.Bool
 
 	mu       sync.Mutex
-	queue    dispatch.Queue
-	failedBy map[int64][]int64         // open job → workers that failed or lost it
-	granting map[int64]struct{}        // jobs out of the queue whose grant is being committed
-	held     map[uuid.UUID]*held       // live leases by token
-	byJob    map[int64]*held           // the same by job
-	holders  map[int64]map[int64]*held // the same by worker and job
-	presence map[int64]*presence       // workers seen in this term
-	waiters  []*waiter                 // in order of arrival
+	board    *dispatch.Board
+	brakes   dispatch.Brakes
+	settings map[int64]*storedb.FleetSettingsRow // of workers, by id
+	failedBy map[int64][]int64                   // open job → workers that failed or lost it
+	held     map[uuid.UUID]*held                 // live leases by token
+	byJob    map[int64]*held                     // the same by job
+	holders  map[int64]map[int64]*held           // the same by worker and job
+	presence map[int64]*presence                 // workers seen in this term
+	waiters  map[int64]*waiter                   // claims that wait, by their number
+	claims   int64                               // numbers given to claims
 	// loopedAt is when the dispatch loop last came round; readiness looks at it.
 	loopedAt time.Time
+	// rolledAt is when dispatch was last told who is there.
+	rolledAt time.Time
 }
-
-// Lanes that jobs are in today.
-const (
-	laneJudge   = "judge"
-	laneRejudge = "rejudge"
-)
 
 // held is a live lease as far as memory knows; the row decides.
 type held struct {
 	jobID, submissionID, gen int64
 	token, session, request  uuid.UUID
 	workerID                 int64
-	lane, language           string
+	// job is what dispatch needs when the lease ends without a result; its
+	// generation is the one before the lease.
+	job dispatch.Job
 	// due is when the row may have expired, by our monotonic clock. It only
 	// schedules a look at the row.
 	due        time.Time
@@ -66,9 +71,10 @@ type held struct {
 
 // presence is what a worker's calls in this term say about it.
 type presence struct {
-	worker  dispatch.Worker
+	name    string
 	session uuid.UUID
 	slots   int
+	cached  []string // digests of packages it holds
 	caps    gavelapi.Capabilities
 	seenAt  time.Time
 	dirty   bool // to be written down
@@ -78,7 +84,7 @@ type presence struct {
 func newLeadership(a *Arbiter, conn *pgx.Conn, term int64, renewedAt time.Time) *leadership {
 	l := &leadership{
 		a: a, conn: conn, term: term, kick: make(chan struct{}, 1), over: make(chan struct{}),
-		granting: map[int64]struct{}{}, presence: map[int64]*presence{}, loopedAt: renewedAt,
+		presence: map[int64]*presence{}, waiters: map[int64]*waiter{}, loopedAt: renewedAt,
 	}
 	l.renewedAt.Store(&renewedAt)
 	l.forgetLeases()
@@ -120,12 +126,22 @@ func (l *leadership) poke() {
 	}
 }
 
+// forgetLeases empties memory but for who is there: workers and their claims.
 func (l *leadership) forgetLeases() {
-	l.queue = dispatch.Queue{}
+	l.board = dispatch.New(l.a.cfg.Dispatch)
+	l.board.SetBrakes(l.brakes)
 	l.failedBy = map[int64][]int64{}
 	l.held = map[uuid.UUID]*held{}
 	l.byJob = map[int64]*held{}
 	l.holders = map[int64]map[int64]*held{}
+	now := l.a.clock.Now()
+	for id := range l.presence {
+		l.enlist(id, now)
+	}
+	for _, id := range slices.Sorted(maps.Keys(l.waiters)) { // numbered in the order of arrival
+		w := l.waiters[id]
+		l.board.AddClaim(dispatch.Claim{ID: id, Worker: w.workerID, Slots: w.slots}, now)
+	}
 }
 
 // rebuild reads memory anew. Waiting claims and presence stay.
@@ -133,6 +149,10 @@ func (l *leadership) rebuild(ctx context.Context) error {
 	failed, err := l.a.q.FailedAttemptsOfOpenJobs(ctx, l.a.db.Pool)
 	if err != nil {
 		return fmt.Errorf("read failed attempts: %w", err)
+	}
+	settings, err := l.a.q.FleetSettings(ctx, l.a.db.Pool)
+	if err != nil {
+		return fmt.Errorf("read the settings of workers: %w", err)
 	}
 	leased, err := l.a.q.LeasedJobs(ctx, l.a.db.Pool)
 	if err != nil {
@@ -145,35 +165,34 @@ func (l *leadership) rebuild(ctx context.Context) error {
 	now := l.a.clock.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.adopt(settings)
 	l.forgetLeases()
 	for _, f := range failed {
 		l.failedBy[f.JobID] = append(l.failedBy[f.JobID], f.WorkerID)
 	}
-	for _, j := range leased {
+	for _, r := range leased {
+		j := &r.Job
+		job := jobOf(j)
+		job.Gen = j.LeaseGen - 1
 		l.hold(&held{
-			jobID: j.ID, submissionID: j.SubmissionID, gen: j.LeaseGen, token: *j.LeaseToken,
-			session: *j.Session, request: *j.RequestID, workerID: *j.WorkerID,
-			lane: j.Lane, language: j.Language, registered: now,
-			due: now.Add(time.Duration(j.LeftS * float64(time.Second))),
+			jobID: j.ID, submissionID: or0(j.SubmissionID), gen: j.LeaseGen, token: *j.LeaseToken,
+			session: *j.Session, request: *j.RequestID, workerID: *j.WorkerID, job: job, registered: now,
+			due: now.Add(time.Duration(r.LeftS * float64(time.Second))),
 		})
+		l.board.Hold(job, *j.WorkerID, now)
 	}
 	for _, j := range pending {
-		l.enqueue(j.ID, j.LeaseGen, j.Lane, j.Language)
+		l.enqueue(jobOf(j))
 	}
 	return nil
 }
 
 // The following need l.mu.
 
-func (l *leadership) enqueue(jobID, gen int64, lane, language string) {
-	if _, busy := l.granting[jobID]; busy {
-		return
-	}
-	rank := dispatch.RankLive
-	if lane == laneRejudge {
-		rank = dispatch.RankRejudge
-	}
-	l.queue.Add(dispatch.Job{ID: jobID, Gen: gen, Rank: rank, Language: language, FailedBy: l.failedBy[jobID]})
+// enqueue makes a job wait, unless memory knows that it is out.
+func (l *leadership) enqueue(j dispatch.Job) {
+	j.FailedBy = l.failedBy[j.ID]
+	l.board.AddJob(j)
 }
 
 func (l *leadership) hold(h *held) {
@@ -195,6 +214,7 @@ func (l *leadership) letGo(token uuid.UUID) *held {
 	if l.byJob[h.jobID] == h {
 		delete(l.byJob, h.jobID)
 	}
+	l.board.Release(h.jobID, h.job.Gen, l.a.clock.Now())
 	if l.holders[h.workerID][h.jobID] == h { // else the worker holds the job again, by a later lease
 		delete(l.holders[h.workerID], h.jobID)
 	}
@@ -208,22 +228,8 @@ func (l *leadership) letGo(token uuid.UUID) *held {
 // worker's claim is always waiting here, a busy one heartbeats.
 const onlineFor = 15 * time.Second
 
-// online lists workers that are waiting now or were seen a moment ago.
-func (l *leadership) online(now time.Time) []dispatch.Worker {
-	workers := make([]dispatch.Worker, 0, len(l.presence))
-	for id, p := range l.presence {
-		if now.Sub(p.seenAt) < onlineFor || l.waitingClaim(id) {
-			workers = append(workers, p.worker)
-		}
-	}
-	return workers
-}
-
-func (l *leadership) waitingClaim(workerID int64) bool {
-	for _, w := range l.waiters {
-		if w.worker.ID == workerID {
-			return true
-		}
-	}
-	return false
+// isOnline says whether a worker waits here or was seen a moment ago.
+func (l *leadership) isOnline(id int64, now time.Time) bool {
+	p := l.presence[id]
+	return p != nil && (now.Sub(p.seenAt) < onlineFor || l.board.HasClaim(id))
 }

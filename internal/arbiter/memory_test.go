@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/gavel-oj/gavel/internal/clock"
+	"github.com/gavel-oj/gavel/internal/dispatch"
 	"github.com/gavel-oj/gavel/internal/lease"
 	"github.com/gavel-oj/gavel/internal/store"
 	"github.com/gavel-oj/gavel/internal/store/storedb"
@@ -23,8 +24,11 @@ func remembering(t *testing.T) (l *leadership, dead, live uuid.UUID) {
 	}
 	l = newLeadership(a, nil, 1, time.Time{})
 	dead, live = uuid.New(), uuid.New()
-	l.hold(&held{jobID: 1, gen: 1, token: dead, workerID: 7, language: "c"})
-	l.hold(&held{jobID: 1, gen: 2, token: live, workerID: 7, language: "c"})
+	job := dispatch.Job{ID: 1, Lane: dispatch.Judge, Language: "c"}
+	l.hold(&held{jobID: 1, gen: 1, token: dead, workerID: 7, job: job})
+	job.Gen = 1
+	l.hold(&held{jobID: 1, gen: 2, token: live, workerID: 7, job: job})
+	l.board.Hold(job, 7, time.Time{})
 	return l, dead, live
 }
 
@@ -33,7 +37,7 @@ func remembering(t *testing.T) (l *leadership, dead, live uuid.UUID) {
 func TestAnOldLeaseDoesNotTakeItsSuccessorOutOfTheCount(t *testing.T) {
 	l, dead, live := remembering(t)
 	l.letGo(dead)
-	if len(l.holders[7]) != 1 || l.byJob[1] == nil || l.byJob[1].token != live {
+	if len(l.holders[7]) != 1 || l.board.Held(7) != 1 || l.byJob[1] == nil || l.byJob[1].token != live {
 		t.Errorf("the worker holds %d leases in memory, want 1", len(l.holders[7]))
 	}
 }
@@ -42,14 +46,14 @@ func TestAnOldLeaseDoesNotTakeItsSuccessorOutOfTheCount(t *testing.T) {
 func TestALateReclaimDoesNotForgetTheNextLease(t *testing.T) {
 	l, _, live := remembering(t)
 	l.takenBack(&storedb.RequeueExpiredRow{JobID: 1, LeaseGen: 1, Confirmed: true})
-	if l.held[live] == nil || len(l.holders[7]) != 1 {
+	if l.held[live] == nil || len(l.holders[7]) != 1 || l.board.Held(7) != 1 {
 		t.Error("the live lease was forgotten")
 	}
-	if l.queue.Has(1) {
+	if l.board.HasJob(1) {
 		t.Error("a leased job was put into the queue")
 	}
 	l.takenBack(&storedb.RequeueExpiredRow{JobID: 1, LeaseGen: 2, Confirmed: true})
-	if l.held[live] != nil || !l.queue.Has(1) {
+	if l.held[live] != nil || l.board.Held(7) != 0 || !l.board.HasJob(1) {
 		t.Error("an expired lease was kept")
 	}
 }

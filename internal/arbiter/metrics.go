@@ -8,7 +8,7 @@ import (
 // from closed sets.
 var (
 	descLeader  = prometheus.NewDesc("gavel_leader", "1 while this arbiter leads.", nil, nil)
-	descQueue   = prometheus.NewDesc("gavel_queue_submissions", "Submissions that wait for a worker.", []string{"language"}, nil)
+	descQueue   = prometheus.NewDesc("gavel_queue_submissions", "Submissions that wait for a worker.", []string{"lane", "language"}, nil)
 	descLeases  = prometheus.NewDesc("gavel_leases_active", "Leases that are live as far as the leader knows.", nil, nil)
 	descWaiting = prometheus.NewDesc("gavel_claims_waiting", "Claims of workers that wait for work.", nil, nil)
 	descWorkers = prometheus.NewDesc("gavel_workers_online", "Workers whose calls arrive.", nil, nil)
@@ -34,10 +34,10 @@ func (a *Arbiter) Collect(ch chan<- prometheus.Metric) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	gauge(descLeader, 1)
-	for _, c := range l.queue.Waiting() {
-		gauge(descQueue, c.Jobs, c.Language)
+	for _, c := range l.board.Counts() {
+		gauge(descQueue, c.Jobs, c.Lane.String(), c.Language)
 	}
 	gauge(descLeases, len(l.held))
 	gauge(descWaiting, len(l.waiters))
-	gauge(descWorkers, len(l.online(a.clock.Now())))
+	gauge(descWorkers, len(l.onlineWorkers(a.clock.Now())))
 }

@@ -120,8 +120,8 @@ func (l *leadership) reconcile(ctx context.Context, before time.Time) error {
 	l.mu.Lock()
 	live := make(map[string]bool, len(rows))
 	for _, r := range rows {
-		live[r.LeaseToken.String()] = true
-		if h := l.held[*r.LeaseToken]; h != nil {
+		live[r.Job.LeaseToken.String()] = true
+		if h := l.held[*r.Job.LeaseToken]; h != nil {
 			h.due = now.Add(time.Duration(r.LeftS * float64(time.Second)))
 		}
 	}

@@ -86,10 +86,8 @@ func (a *Arbiter) plan(ctx context.Context, p auth.Principal, n gavelapi.NewReju
 		for _, s := range planned.Superseded {
 			l.dropJob(s.JobID)
 		}
-		for _, j := range planned.Jobs {
-			l.enqueue(j.ID, 0, laneRejudge, j.Language)
-		}
 		l.mu.Unlock()
+		l.scanDue.Store(true)  // the loop reads the new jobs
 		l.rejudged.Store(true) // a rejudge of nothing is done at once
 		l.poke()
 	}
@@ -135,7 +133,7 @@ func (l *leadership) dropJob(jobID int64) {
 	if h := l.byJob[jobID]; h != nil {
 		l.letGo(h.token)
 	}
-	l.queue.Remove(jobID)
+	l.board.RemoveJob(jobID)
 	delete(l.failedBy, jobID)
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/gavel-oj/gavel/gavelapi"
 	"github.com/gavel-oj/gavel/internal/apperr"
 	"github.com/gavel-oj/gavel/internal/auth"
+	"github.com/gavel-oj/gavel/internal/dispatch"
 	"github.com/gavel-oj/gavel/internal/lease"
 	"github.com/gavel-oj/gavel/internal/store/storedb"
 )
@@ -200,11 +201,11 @@ func (a *Arbiter) Release(ctx context.Context, p auth.Principal, req gavelapi.Re
 // finish forgets a lease whose job is final.
 func (l *leadership) finish(token uuid.UUID, jobID int64) {
 	l.mu.Lock()
-	if h := l.letGo(token); h == nil || h.lane == laneRejudge {
+	if h := l.letGo(token); h == nil || h.job.Lane == dispatch.Rejudge {
 		l.rejudged.Store(true)
 	}
 	delete(l.failedBy, jobID)
-	l.queue.Remove(jobID)
+	l.board.RemoveJob(jobID)
 	l.mu.Unlock()
 	l.poke() // a slot is free
 }
@@ -218,7 +219,9 @@ func (l *leadership) requeue(token uuid.UUID, jobID, gen, failedBy int64) {
 		l.failedBy[jobID] = append(l.failedBy[jobID], failedBy)
 	}
 	if h != nil {
-		l.enqueue(jobID, gen, h.lane, h.language)
+		job := h.job
+		job.Gen, job.Retried = gen, true
+		l.enqueue(job)
 	} // else the scan finds it
 	l.mu.Unlock()
 	l.poke()

@@ -10,6 +10,7 @@ import (
 	"github.com/gavel-oj/gavel/gavelapi"
 	"github.com/gavel-oj/gavel/internal/apperr"
 	"github.com/gavel-oj/gavel/internal/auth"
+	"github.com/gavel-oj/gavel/internal/dispatch"
 	"github.com/gavel-oj/gavel/internal/httpapi"
 	"github.com/gavel-oj/gavel/internal/language"
 	"github.com/gavel-oj/gavel/internal/store"
@@ -45,13 +46,18 @@ func (a *Arbiter) CreateSubmission(ctx context.Context, p auth.Principal, key st
 	if n.StopRule == "" {
 		n.StopRule = "first"
 	}
+	priority := int16(dispatch.ClassPractice)
+	if n.Priority == gavelapi.PriorityContest {
+		priority = dispatch.ClassContest
+	}
 	tokenID := p.TokenID
 	done, err := a.db.Submit(ctx, store.NewSubmission{
 		Submission: storedb.InsertSubmissionParams{
 			ProblemID: row.ID, Language: lang.ID, Submitter: n.User, SourceName: src.name,
 			SourceBytes: src.bytes, StopRule: n.StopRule, CreatedBy: &tokenID,
 		},
-		Source: src.main, Files: src.more, PackageDigest: row.PackageDigest, Limits: mustJSON(wireLimits(limits)), Lane: laneJudge,
+		Source: src.main, Files: src.more, PackageDigest: row.PackageDigest, Limits: mustJSON(wireLimits(limits)), Lane: dispatch.Judge.String(),
+		Priority: priority, MemoryBytes: limits.MemoryBytes, CPUUS: limits.CPU.Microseconds(),
 		IdempotencyKey: key, BodyHash: bodyHash, TokenID: p.TokenID,
 	})
 	if err != nil {
@@ -62,7 +68,11 @@ func (a *Arbiter) CreateSubmission(ctx context.Context, p auth.Principal, key st
 	}
 	if l := a.current.Load(); l != nil && !done.Replayed {
 		l.mu.Lock()
-		l.enqueue(done.JobID, 0, laneJudge, lang.ID)
+		l.enqueue(dispatch.Job{
+			ID: done.JobID, Lane: dispatch.Judge, Class: int(priority), Submitter: n.User, Language: lang.ID,
+			Problem: row.ID, Package: row.PackageDigest,
+			Needs: dispatch.Needs{MemoryBytes: limits.MemoryBytes, Tight: limits.CPU > 0 && limits.CPU <= tightLimit},
+		})
 		l.mu.Unlock()
 		l.poke()
 	}
@@ -185,11 +195,12 @@ func (a *Arbiter) addMemory(sub *gavelapi.Submission, r *storedb.SubmissionByIDR
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if sub.State == gavelapi.StatePending {
-		reason, ok := l.queue.Explain(*r.JobID, l.online(l.a.clock.Now()))
-		if !ok {
-			reason = "it is being given to a worker"
+		now := l.a.clock.Now()
+		l.takeRoll(now)
+		sub.Waiting = "it is being given to a worker"
+		if e, ok := l.board.Explain(*r.JobID, now); ok {
+			sub.Waiting = e.Reason
 		}
-		sub.Waiting = reason
 		return
 	}
 	if r.LeaseToken != nil {

@@ -70,7 +70,7 @@ func (a *Arbiter) Workers(ctx context.Context) (gavelapi.WorkerList, error) {
 	online := map[int64]bool{}
 	if l := a.current.Load(); l != nil {
 		l.mu.Lock()
-		for _, w := range l.online(now) {
+		for _, w := range l.onlineWorkers(now) {
 			online[w.ID] = true
 		}
 		l.mu.Unlock()
@@ -103,7 +103,7 @@ func (a *Arbiter) Languages(context.Context) (gavelapi.LanguageList, error) {
 	versions := map[string][]string{}
 	if l := a.current.Load(); l != nil {
 		l.mu.Lock()
-		for _, w := range l.online(a.clock.Now()) {
+		for _, w := range l.onlineWorkers(a.clock.Now()) {
 			for _, o := range l.presence[w.ID].caps.Languages {
 				versions[o.ID] = appendNew(versions[o.ID], o.Version)
 			}

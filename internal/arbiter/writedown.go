@@ -52,7 +52,7 @@ func (l *leadership) writeDown(ctx context.Context) error {
 			see.Sessions = append(see.Sessions, p.session)
 			see.Slots = append(see.Slots, int32(p.slots))
 			see.Capabilities = append(see.Capabilities, mustJSON(p.caps))
-		case p.dirty || l.waitingClaim(id):
+		case p.dirty || l.board.HasClaim(id):
 			touch = append(touch, id)
 		}
 		p.dirty, p.changed = false, false

@@ -31,12 +31,12 @@ type leadership struct {
 	swept                    time.Duration
 	stale                    bool
 
-	queue    dispatch.Queue
+	board    *dispatch.Board
 	failedBy map[int64][]int64
-	granting map[int64]bool
 	held     []*heldLease
 	presence []*presence // by worker
 	waiters  []*waiter
+	claims   int64 // numbers given to claims
 }
 
 type heldLease struct {
@@ -47,8 +47,8 @@ type heldLease struct {
 type presence struct {
 	worker  dispatch.Worker
 	session Session
-	slots   int
 	seenAt  time.Duration
+	on      bool // the board
 }
 
 func newArbiter(w *World, i int) *arbiter {
@@ -120,7 +120,7 @@ func (a *arbiter) campaign() {
 				}
 				l := &leadership{
 					a: a, w: w, conn: conn, term: term, holder: holder, renewedAt: sent, swept: a.clock(),
-					granting: map[int64]bool{}, presence: make([]*presence, len(w.workers)),
+					presence: make([]*presence, len(w.workers)),
 				}
 				l.forgetLeases()
 				l.rebuild(func(err error) {
@@ -218,9 +218,19 @@ func (a *arbiter) leading() *leadership {
 }
 
 func (l *leadership) forgetLeases() {
-	l.queue = dispatch.Queue{}
+	l.board = dispatch.New(dispatch.DefaultPolicy)
 	l.failedBy = map[int64][]int64{}
 	l.held = nil
+	now := l.a.instant()
+	for _, p := range l.presence {
+		if p != nil {
+			l.board.SetWorker(p.worker, now)
+			p.on = true
+		}
+	}
+	for _, m := range l.waiters {
+		l.board.AddClaim(dispatch.Claim{ID: m.id, Worker: m.worker, Slots: m.slots}, now)
+	}
 }
 
 // rebuild reads memory anew.
@@ -251,7 +261,9 @@ func (l *leadership) rebuild(then func(error)) {
 					if l.w.cfg.Bugs.has(ForgetRequest) {
 						r.Request = 0
 					}
-					l.hold(&heldLease{Row: r, registered: now, due: now + max(0, r.ExpiresAt-readAt)})
+					h := &heldLease{Row: r, registered: now, due: now + max(0, r.ExpiresAt-readAt)}
+					l.hold(h)
+					l.board.Hold(dispatch.Job{ID: r.ID, Gen: r.Gen - 1, Lane: dispatch.Judge, Language: r.Language}, r.Worker, l.a.instant())
 				}
 				for _, r := range pending {
 					l.enqueue(r.ID, r.Gen, r.Language)
@@ -263,10 +275,11 @@ func (l *leadership) rebuild(then func(error)) {
 }
 
 func (l *leadership) enqueue(job, gen int64, language string) {
-	if !l.granting[job] {
-		l.queue.Add(dispatch.Job{ID: job, Gen: gen, Language: language, FailedBy: l.failedBy[job]})
-	}
+	l.board.AddJob(dispatch.Job{ID: job, Gen: gen, Lane: dispatch.Judge, Language: language, Retried: gen > 0, FailedBy: l.failedBy[job]})
 }
+
+// instant is the arbiter's clock as dispatch wants it.
+func (a *arbiter) instant() time.Time { return time.Unix(0, int64(a.clock())) }
 
 func (l *leadership) hold(h *heldLease) { l.held = append(l.held, h) }
 
@@ -289,26 +302,18 @@ func (l *leadership) byJob(job int64) *heldLease {
 	return nil
 }
 
-// holds counts the leases of a worker.
-func (l *leadership) holds(worker int64) (n int) {
-	for _, h := range l.held {
-		if h.Worker == worker {
-			n++
-		}
-	}
-	return n
-}
-
 func (l *leadership) letGo(t Token) *heldLease {
 	for i, h := range l.held {
 		if h.Token != t {
 			continue
 		}
 		l.held = append(l.held[:i:i], l.held[i+1:]...)
+		l.board.Release(h.ID, h.Gen-1, l.a.instant())
 		if l.w.cfg.Bugs.has(LetGoByJob) {
 			for j, o := range l.held {
 				if o.ID == h.ID && o.Worker == h.Worker {
 					l.held = append(l.held[:j:j], l.held[j+1:]...)
+					l.board.Release(o.ID, o.Gen-1, l.a.instant())
 					break
 				}
 			}
@@ -320,23 +325,28 @@ func (l *leadership) letGo(t Token) *heldLease {
 
 const onlineFor = 15 * time.Second
 
-func (l *leadership) online() []dispatch.Worker {
-	var workers []dispatch.Worker
-	for id, p := range l.presence {
-		if p != nil && (l.a.clock()-p.seenAt < onlineFor || l.waiting(int64(id+1))) {
-			workers = append(workers, p.worker)
+// muster takes workers off the board that have not been seen for a while, and
+// puts on those that were.
+func (l *leadership) muster() {
+	for i, p := range l.presence {
+		if p == nil {
+			continue
 		}
+		switch on := l.isOnline(int64(i + 1)); {
+		case on && !p.on:
+			l.board.SetWorker(p.worker, l.a.instant())
+		case !on && p.on:
+			l.board.RemoveWorker(int64(i + 1))
+		default:
+			continue
+		}
+		p.on = !p.on
 	}
-	return workers
 }
 
-func (l *leadership) waiting(worker int64) bool {
-	for _, m := range l.waiters {
-		if m.worker.ID == worker {
-			return true
-		}
-	}
-	return false
+func (l *leadership) isOnline(worker int64) bool {
+	p := l.presence[worker-1]
+	return p != nil && (l.a.clock()-p.seenAt < onlineFor || l.board.HasClaim(worker))
 }
 
 func (l *leadership) seen(worker int64) {

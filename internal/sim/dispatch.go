@@ -123,47 +123,35 @@ func (l *leadership) grantAll() {
 }
 
 func (l *leadership) plan() []plannedGrant {
-	if len(l.waiters) == 0 || l.queue.Len() == 0 {
+	if len(l.waiters) == 0 || l.board.Waiting() == 0 {
 		return nil
 	}
 	l.w.checks.memory(l)
-	grants := l.queue.Match(l.offers(), l.online(), grantBatch)
+	l.muster()
+	grants, wake := l.board.Match(l.a.instant(), grantBatch)
+	if !wake.IsZero() {
+		panic("a job is kept for a preferred pool, and there is one pool only")
+	}
 	plan := make([]plannedGrant, len(grants))
 	for i, g := range grants {
-		m := l.waiters[g.Waiter]
+		m := l.claim(g.Claim)
 		m.inFlight++
-		l.granting[g.Job.ID] = true
 		l.w.tokens++
 		plan[i] = plannedGrant{job: g.Job, to: m, in: GrantInput{
 			Job: g.Job.ID, Gen: g.Job.Gen, Token: l.w.tokens,
-			Worker: m.worker.ID, Session: m.session, Request: m.request,
+			Worker: m.worker, Session: m.session, Request: m.request,
 		}}
 	}
 	return plan
 }
 
-// offers says how many leases each waiting claim can take.
-func (l *leadership) offers() []dispatch.Waiter {
-	inFlight := make([]int, len(l.presence)+1)
-	for _, m := range l.waiters {
-		inFlight[m.worker.ID] += m.inFlight
-	}
-	offers := make([]dispatch.Waiter, len(l.waiters))
-	for i, m := range l.waiters {
-		id := m.worker.ID
-		free := max(0, min(m.slots-m.inFlight, m.total-l.holds(id)-inFlight[id]))
-		if l.w.cfg.Bugs.has(SlotsPerClaim) {
-			free = max(0, m.slots-m.inFlight)
-		}
-		inFlight[id] += free
-		offers[i] = dispatch.Waiter{Worker: m.worker, Free: free}
-	}
-	return offers
+func (l *leadership) claim(id int64) *waiter {
+	return l.waiters[slices.IndexFunc(l.waiters, func(m *waiter) bool { return m.id == id })]
 }
 
 func (l *leadership) failPlan(plan []plannedGrant) {
 	for _, g := range plan {
-		delete(l.granting, g.job.ID)
+		l.board.Release(g.job.ID, g.job.Gen, l.a.instant())
 		g.to.inFlight = 0
 		l.answer(g.to, answer{status: unavailable})
 	}
@@ -173,8 +161,8 @@ func (l *leadership) settle(plan []plannedGrant, rows []Granted) {
 	now := l.a.clock()
 	got := make([][]Granted, len(plan))
 	for i, g := range plan {
-		delete(l.granting, g.job.ID)
 		g.to.inFlight--
+		done := false
 		for _, r := range rows {
 			if r.Token != g.in.Token {
 				continue
@@ -183,7 +171,10 @@ func (l *leadership) settle(plan []plannedGrant, rows []Granted) {
 			h.ID, h.Gen, h.Token, h.Language = r.Job, r.Gen, r.Token, g.job.Language
 			h.Worker, h.Session, h.Request = g.in.Worker, g.in.Session, g.in.Request
 			l.hold(h)
-			got[i] = append(got[i], r)
+			got[i], done = append(got[i], r), true
+		}
+		if !done {
+			l.board.Release(g.job.ID, g.job.Gen, l.a.instant())
 		}
 	}
 	for i, g := range plan {

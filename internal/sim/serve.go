@@ -10,11 +10,11 @@ import (
 
 // waiter is a claim that waits for work.
 type waiter struct {
-	worker   dispatch.Worker
+	id       int64 // number of the claim
+	worker   int64
 	session  Session
 	request  Request
 	slots    int
-	total    int
 	inFlight int
 	callers  int
 	done     bool
@@ -26,6 +26,7 @@ func (l *leadership) answer(m *waiter, ans answer) {
 		return
 	}
 	m.done = true
+	l.board.RemoveClaim(m.id, l.a.instant())
 	for i := range l.waiters {
 		if l.waiters[i] == m {
 			l.waiters = append(l.waiters[:i:i], l.waiters[i+1:]...)
@@ -76,22 +77,26 @@ func (l *leadership) admit(req claimRequest) (dead Session, ok bool) {
 	known := l.presence[req.worker-1]
 	if known != nil && known.session != req.session {
 		succeeds := known.session != 0 && req.previous == known.session
-		if !succeeds && (now-known.seenAt < onlineFor || l.waiting(req.worker)) {
+		if !succeeds && l.isOnline(req.worker) {
 			return 0, false
 		}
 		if succeeds {
 			dead = known.session
 		}
 		for _, m := range slices.Clone(l.waiters) {
-			if m.worker.ID == req.worker {
+			if m.worker == req.worker {
 				l.answer(m, answer{status: conflict})
 			}
 		}
 	}
 	l.presence[req.worker-1] = &presence{
-		session: req.session, slots: req.total, seenAt: now,
-		worker: dispatch.Worker{ID: req.worker, Languages: req.languages},
+		session: req.session, seenAt: now, on: true,
+		worker: dispatch.Worker{ID: req.worker, Slots: req.total, Languages: req.languages},
 	}
+	if l.w.cfg.Bugs.has(SlotsPerClaim) {
+		l.presence[req.worker-1].worker.Slots = 1000
+	}
+	l.board.SetWorker(l.presence[req.worker-1].worker, l.a.instant())
 	return dead, true
 }
 
@@ -124,13 +129,15 @@ func (l *leadership) join(req claimRequest, reply func(answer)) {
 	}
 	var m *waiter
 	for _, o := range l.waiters {
-		if o.worker.ID == req.worker && o.request == req.request {
+		if o.worker == req.worker && o.request == req.request {
 			m = o
 		}
 	}
 	if m == nil {
-		m = &waiter{worker: l.presence[req.worker-1].worker, session: req.session, request: req.request, slots: req.slots, total: req.total}
+		l.claims++
+		m = &waiter{id: l.claims, worker: req.worker, session: req.session, request: req.request, slots: req.slots}
 		l.waiters = append(l.waiters, m)
+		l.board.AddClaim(dispatch.Claim{ID: m.id, Worker: m.worker, Slots: m.slots}, l.a.instant())
 		l.kick()
 	}
 	m.callers++
@@ -314,7 +321,7 @@ func (a *arbiter) record(l *leadership, h Holder, rep report, then func(done boo
 // dismiss sends away the waiting claims of a worker that is stopping.
 func (l *leadership) dismiss(k int64) {
 	for _, m := range slices.Clone(l.waiters) {
-		if m.worker.ID == k && m.inFlight == 0 {
+		if m.worker == k && m.inFlight == 0 {
 			l.answer(m, answer{status: ok})
 		}
 	}
@@ -359,7 +366,7 @@ func (a *arbiter) release(k int64, t Token, stopping bool, reply func(answer)) {
 func (l *leadership) finish(t Token, job int64) {
 	l.letGo(t)
 	delete(l.failedBy, job)
-	l.queue.Remove(job)
+	l.board.RemoveJob(job)
 	l.kick()
 }
 

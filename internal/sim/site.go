@@ -36,7 +36,7 @@ func (a *arbiter) cancel(job int64) {
 		if h := l.byJob(job); h != nil {
 			l.letGo(h.Token)
 		}
-		l.queue.Remove(job)
+		l.board.RemoveJob(job)
 		delete(l.failedBy, job)
 		l.kick()
 	})

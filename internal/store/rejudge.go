@@ -19,6 +19,7 @@ type NewRejudge struct {
 	Described json.RawMessage                     // the filter as the caller gave it, for people
 	Reason    string
 	AutoApply bool
+	Budget    int // most of its jobs at work at once; 0 is the dispatch policy's share
 	CreatedBy *int64
 	// Limits computes the effective limits of a submission under the package
 	// that is live now. An error skips the submission with its text.
@@ -102,7 +103,7 @@ func (db *DB) insertRejudge(ctx context.Context, tx pgx.Tx, n NewRejudge, insert
 	if out.Superseded, err = db.Q.SupersedeOpenJobs(ctx, tx, insert.SubmissionIds); err != nil {
 		return fmt.Errorf("supersede open jobs: %w", err)
 	}
-	insert.RejudgeID, insert.AutoApply = made.ID, n.AutoApply
+	insert.RejudgeID, insert.AutoApply, insert.BatchBudget = made.ID, n.AutoApply, int32(n.Budget)
 	if out.Jobs, err = db.Q.InsertRejudgings(ctx, tx, &insert); err != nil {
 		return fmt.Errorf("insert rejudgings: %w", err)
 	}

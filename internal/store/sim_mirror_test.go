@@ -104,14 +104,15 @@ func (m *mirror) statement(ctx context.Context, s sim.Statement) (any, error) {
 		return int(n), err
 	case sim.PendingJobs:
 		rows, err := q.PendingJobs(ctx, c)
-		return convert(rows, err, func(r *storedb.PendingJobsRow) sim.Row {
+		return convert(rows, err, func(r *storedb.Job) sim.Row {
 			return sim.Row{ID: m.modelJob(r.ID), Job: lease.Job{State: lease.Pending, Gen: r.LeaseGen, Attempts: int(r.Attempts)}, Language: r.Language}
 		})
 	case sim.LeasedJobs:
 		now := m.model.Now
 		rows, err := q.LeasedJobs(ctx, c)
-		return convert(rows, err, func(r *storedb.LeasedJobsRow) sim.Row {
-			left := time.Duration(r.LeftS * float64(time.Second)).Round(time.Microsecond)
+		return convert(rows, err, func(row *storedb.LeasedJobsRow) sim.Row {
+			left := time.Duration(row.LeftS * float64(time.Second)).Round(time.Microsecond)
+			r := &row.Job
 			return sim.Row{
 				ID: m.modelJob(r.ID), Job: lease.Job{State: lease.Leased, Gen: r.LeaseGen, Attempts: int(r.Attempts), Confirmed: r.Confirmed}, Language: r.Language,
 				Token: sim.Token(number(r.LeaseToken)), ExpiresAt: now + left, Worker: m.modelWorker(r.WorkerID), Session: sim.Session(number(r.Session)), Request: sim.Request(number(r.RequestID)),

@@ -20,6 +20,9 @@ type NewSubmission struct {
 	PackageDigest  string
 	Limits         json.RawMessage
 	Lane           string
+	Priority       int16 // of dispatch: a lower one goes first
+	MemoryBytes    int64 // of Limits, for dispatch
+	CPUUS          int64
 	IdempotencyKey string // "" when the caller gave none
 	BodyHash       []byte
 	TokenID        int64
@@ -80,7 +83,9 @@ func (db *DB) Submit(ctx context.Context, n NewSubmission) (Submitted, error) {
 		}
 		job, err := db.Q.InsertJob(ctx, tx, &storedb.InsertJobParams{
 			JudgingID: judging, SubmissionID: sub.ID, Kind: "judge", Lane: n.Lane,
-			Language: n.Submission.Language, Submitter: n.Submission.Submitter,
+			Language: n.Submission.Language, Submitter: n.Submission.Submitter, Priority: n.Priority,
+			ProblemID: n.Submission.ProblemID, PackageDigest: n.PackageDigest,
+			MemoryBytes: n.MemoryBytes, CPUUs: n.CPUUS,
 		})
 		if err != nil {
 			return fmt.Errorf("insert job: %w", err)

@@ -27,19 +27,21 @@ with input as (
      and j.state = 'pending' and j.lease_gen = l.lease_gen
      and exists (select 1 from leadership s where s.shard = @shard and s.term = sqlc.arg(term)::bigint for key share)
   returning j.id, j.lease_gen, j.lease_token, j.judging_id, j.submission_id, j.worker_id,
-            j.session, j.request_id, j.attempts, j.kind
+            j.session, j.request_id, j.attempts, j.kind, j.language, j.work_id, j.package_digest
 ), logged as (
-  insert into attempts (job_id, lease_gen, lease_token, judging_id, submission_id, worker_id, session, request_id, term)
-  select g.id, g.lease_gen, g.lease_token, g.judging_id, g.submission_id, g.worker_id, g.session, g.request_id, sqlc.arg(term)::bigint
+  insert into attempts (job_id, lease_gen, lease_token, judging_id, submission_id, worker_id, session, request_id, term, kind, work_id)
+  select g.id, g.lease_gen, g.lease_token, g.judging_id, g.submission_id, g.worker_id, g.session, g.request_id, sqlc.arg(term)::bigint, g.kind, g.work_id
     from granted g
 )
-select g.id as job_id, g.lease_gen, g.lease_token, g.attempts, g.kind, g.submission_id, g.judging_id,
-       s.language, s.source_name, s.stop_rule, c.source, c.file_names, c.file_contents, p.name as problem, h.package_digest, h.limits
+select g.id as job_id, g.lease_gen, g.lease_token, g.attempts, g.kind, coalesce(g.submission_id, 0)::bigint as submission_id,
+       coalesce(g.work_id, 0)::bigint as work_id, g.language, coalesce(s.source_name, '') as source_name,
+       coalesce(s.stop_rule, '') as stop_rule, c.source, c.file_names, c.file_contents, coalesce(p.name, '') as problem,
+       coalesce(h.package_digest, g.package_digest, '') as package_digest, h.limits
   from granted g
-  join judgings h on h.id = g.judging_id
-  join submissions s on s.id = g.submission_id
-  join submission_sources c on c.submission_id = g.submission_id
-  join problems p on p.id = s.problem_id;
+  left join judgings h on h.id = g.judging_id
+  left join submissions s on s.id = g.submission_id
+  left join submission_sources c on c.submission_id = g.submission_id
+  left join problems p on p.id = s.problem_id;
 
 -- name: HeldLeases :many
 -- Leader, for a repeated request_id: the same leases, with what they carry.
@@ -50,15 +52,17 @@ with held as (
    where j.id = any(@job_ids::bigint[]) and j.state = 'leased' and j.worker_id = sqlc.arg(worker_id)::bigint
      and j.request_id = sqlc.arg(request_id)::uuid
      and exists (select 1 from leadership s where s.shard = @shard and s.term = sqlc.arg(term)::bigint for key share)
-  returning j.id, j.lease_gen, j.lease_token, j.judging_id, j.submission_id, j.attempts, j.kind
+  returning j.id, j.lease_gen, j.lease_token, j.judging_id, j.submission_id, j.attempts, j.kind, j.language, j.work_id, j.package_digest
 )
-select g.id as job_id, g.lease_gen, g.lease_token, g.attempts, g.kind, g.submission_id, g.judging_id,
-       s.language, s.source_name, s.stop_rule, c.source, c.file_names, c.file_contents, p.name as problem, h.package_digest, h.limits
+select g.id as job_id, g.lease_gen, g.lease_token, g.attempts, g.kind, coalesce(g.submission_id, 0)::bigint as submission_id,
+       coalesce(g.work_id, 0)::bigint as work_id, g.language, coalesce(s.source_name, '') as source_name,
+       coalesce(s.stop_rule, '') as stop_rule, c.source, c.file_names, c.file_contents, coalesce(p.name, '') as problem,
+       coalesce(h.package_digest, g.package_digest, '') as package_digest, h.limits
   from held g
-  join judgings h on h.id = g.judging_id
-  join submissions s on s.id = g.submission_id
-  join submission_sources c on c.submission_id = g.submission_id
-  join problems p on p.id = s.problem_id;
+  left join judgings h on h.id = g.judging_id
+  left join submissions s on s.id = g.submission_id
+  left join submission_sources c on c.submission_id = g.submission_id
+  left join problems p on p.id = s.problem_id;
 
 -- name: ExtendLeases :many
 -- Heartbeats, many in one statement. I2: token and holder must match.
@@ -109,7 +113,7 @@ with input as (
     from won w where a.job_id = w.id and a.lease_gen = w.lease_gen
   returning a.job_id
 )
-select w.id as job_id, w.lease_token, w.submission_id,
+select w.id as job_id, w.lease_token, coalesce(w.submission_id, 0)::bigint as submission_id,
        (select count(*) from judged) as judgings, (select count(*) from closed) as attempts,
        (select count(*) from applied) as applied
   from won w;
@@ -150,7 +154,7 @@ with ended as (
     from ended e where a.job_id = e.id and a.lease_gen = e.lease_gen
   returning a.job_id
 )
-select e.id as job_id, e.submission_id, (select count(*) from judged) as judgings, (select count(*) from closed) as attempts
+select e.id as job_id, coalesce(e.submission_id, 0)::bigint as submission_id, (select count(*) from judged) as judgings, (select count(*) from closed) as attempts
   from ended e;
 
 -- name: ReleaseLease :many
@@ -192,7 +196,7 @@ with dead as (
     from returned r where a.job_id = r.id and a.lease_gen = r.lease_gen
   returning a.job_id
 )
-select r.id as job_id, r.lease_gen, r.confirmed, r.submission_id, (select count(*) from closed) as attempts from returned r;
+select r.id as job_id, r.lease_gen, r.confirmed, coalesce(r.submission_id, 0)::bigint as submission_id, (select count(*) from closed) as attempts from returned r;
 
 -- name: GiveUpExpired :many
 -- Leader's reclaim, second half: leases past their time at the attempt cap.
@@ -214,7 +218,7 @@ with dead as (
     from ended e where a.job_id = e.id and a.lease_gen = e.lease_gen
   returning a.job_id
 )
-select e.id as job_id, e.submission_id, (select count(*) from judged) as judgings, (select count(*) from closed) as attempts
+select e.id as job_id, coalesce(e.submission_id, 0)::bigint as submission_id, (select count(*) from judged) as judgings, (select count(*) from closed) as attempts
   from ended e;
 
 -- name: CancelOpenJob :many
@@ -237,14 +241,11 @@ select e.id as job_id, (select count(*) from judged) as judgings, (select count(
 
 -- name: PendingJobs :many
 -- Leader's catch-up scan and rebuild: every waiting job, oldest first.
-select id, submission_id, lane, language, submitter, lease_gen, attempts, created_at
-  from jobs where state = 'pending' order by id;
+select * from jobs where state = 'pending' order by id;
 
 -- name: LeasedJobs :many
 -- Leader's rebuild after a takeover or an uncertain commit.
-select id, submission_id, lane, language, submitter, lease_gen, attempts, created_at,
-       lease_token, worker_id, session, request_id, confirmed,
-       greatest(extract(epoch from lease_expires_at - now()), 0)::float8 as left_s
+select sqlc.embed(jobs), greatest(extract(epoch from lease_expires_at - now()), 0)::float8 as left_s
   from jobs where state = 'leased' order by id;
 
 -- name: FailedAttemptsOfOpenJobs :many
@@ -256,7 +257,7 @@ select distinct a.job_id, a.worker_id from jobs j
 -- name: AttemptByToken :one
 -- Reports and heartbeats of leases that the leader does not know: why is it
 -- dead, or whose is it? Served by the unique index on lease_token.
-select job_id, lease_gen, submission_id, worker_id, outcome from attempts where lease_token = $1;
+select job_id, lease_gen, coalesce(submission_id, 0)::bigint as submission_id, kind, coalesce(work_id, 0)::bigint as work_id, worker_id, outcome from attempts where lease_token = $1;
 
 -- name: KeepLateReport :execrows
 -- A report of a dead lease: kept beside the attempt, never applied. The first
@@ -267,8 +268,9 @@ update attempts set late_report = @report, late_at = now()
 -- name: PackageLeasedTo :one
 -- I9: a worker may read only packages of jobs that it holds.
 select exists (
-  select 1 from jobs j join judgings g on g.id = j.judging_id
-   where j.state = 'leased' and j.worker_id = sqlc.arg(worker_id)::bigint and g.package_digest = sqlc.arg(digest)::text
+  select 1 from jobs j left join judgings g on g.id = j.judging_id
+   where j.state = 'leased' and j.worker_id = sqlc.arg(worker_id)::bigint
+     and coalesce(g.package_digest, j.package_digest) = sqlc.arg(digest)::text
 );
 
 -- name: ExpireSession :execrows

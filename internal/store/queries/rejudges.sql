@@ -42,7 +42,7 @@ with locked as ( -- in id order, as every statement that takes several jobs
     from ended e where a.job_id = e.id and a.lease_gen = e.lease_gen and a.outcome = 'running'
   returning a.job_id
 )
-select e.id as job_id, e.submission_id, (select count(*) from judged) as judgings, (select count(*) from closed) as attempts
+select e.id as job_id, coalesce(e.submission_id, 0)::bigint as submission_id, (select count(*) from judged) as judgings, (select count(*) from closed) as attempts
   from ended e;
 
 -- name: InsertRejudgings :many
@@ -59,9 +59,13 @@ with input as (
     from input i order by i.submission_id
   returning id, submission_id
 )
-insert into jobs (judging_id, submission_id, kind, lane, language, submitter)
-select m.id, m.submission_id, 'rejudge', 'rejudge', i.language, i.submitter
-  from made m join input i on i.submission_id = m.submission_id order by m.submission_id
+insert into jobs (judging_id, submission_id, kind, lane, language, submitter, problem_id, package_digest, memory_bytes, cpu_us,
+                  batch_id, batch_budget)
+select m.id, m.submission_id, 'rejudge', 'rejudge', i.language, i.submitter, s.problem_id, i.package_digest,
+       coalesce((i.limits ->> 'memory_bytes')::bigint, 0), coalesce((i.limits ->> 'cpu_us')::bigint, 0),
+       sqlc.arg(rejudge_id)::bigint, sqlc.arg(batch_budget)::int
+  from made m join input i on i.submission_id = m.submission_id
+  join submissions s on s.id = m.submission_id order by m.submission_id
 returning id, judging_id, submission_id, language;
 
 -- name: MakeCurrent :execrows
@@ -145,7 +149,7 @@ with locked as (
     from ended e where a.job_id = e.id and a.lease_gen = e.lease_gen and a.outcome = 'running'
   returning a.job_id
 )
-select e.id as job_id, e.submission_id, (select count(*) from judged) as judgings, (select count(*) from closed) as attempts
+select e.id as job_id, coalesce(e.submission_id, 0)::bigint as submission_id, (select count(*) from judged) as judgings, (select count(*) from closed) as attempts
   from ended e;
 
 -- name: CancelRejudge :execrows

@@ -23,8 +23,11 @@ values (@submission_id, @kind, @package_digest, @limits) returning id;
 update submissions set current_judging_id = @judging_id where id = @id;
 
 -- name: InsertJob :one
-insert into jobs (judging_id, submission_id, kind, lane, language, submitter)
-values (@judging_id, @submission_id, @kind, @lane, @language, @submitter) returning id, created_at;
+insert into jobs (judging_id, submission_id, kind, lane, language, submitter, priority, problem_id, package_digest,
+                  memory_bytes, cpu_us)
+values (sqlc.arg(judging_id)::bigint, sqlc.arg(submission_id)::bigint, @kind, @lane, @language, @submitter, @priority,
+        sqlc.arg(problem_id)::bigint, sqlc.arg(package_digest)::text, @memory_bytes, @cpu_us)
+returning id, created_at;
 
 -- name: InsertIdempotencyKey :execrows
 -- API: waits for a concurrent request with the same key; 0 rows means that the
@@ -55,12 +58,12 @@ select s.id, p.name as problem, s.language, s.submitter, s.source_name, s.source
 
 -- name: OpenJobOfSubmission :one
 -- API, for cancel: found by the narrow table, which is small.
-select id from jobs where submission_id = $1;
+select id from jobs where submission_id = sqlc.arg(submission_id)::bigint;
 
 -- name: AttemptsOfSubmission :many
 select a.lease_gen, a.job_id, w.name as worker, a.granted_at, a.ended_at, a.outcome, a.blame, a.message, a.late_report
   from attempts a join workers w on w.id = a.worker_id
- where a.submission_id = $1 order by a.granted_at, a.job_id, a.lease_gen;
+ where a.submission_id = sqlc.arg(submission_id)::bigint order by a.granted_at, a.job_id, a.lease_gen;
 
 -- name: ListSubmissions :many
 -- API. Newest first from a cursor; every filter may be absent.

@@ -8,19 +8,21 @@ package storedb
 import (
 	"context"
 	"encoding/json"
-	"time"
 
 	"github.com/google/uuid"
+	"time"
 )
 
 const attemptByToken = `-- name: AttemptByToken :one
-select job_id, lease_gen, submission_id, worker_id, outcome from attempts where lease_token = $1
+select job_id, lease_gen, coalesce(submission_id, 0)::bigint as submission_id, kind, coalesce(work_id, 0)::bigint as work_id, worker_id, outcome from attempts where lease_token = $1
 `
 
 type AttemptByTokenRow struct {
 	JobID        int64
 	LeaseGen     int64
 	SubmissionID int64
+	Kind         string
+	WorkID       int64
 	WorkerID     int64
 	Outcome      string
 }
@@ -34,6 +36,8 @@ func (q *Queries) AttemptByToken(ctx context.Context, db DBTX, leaseToken uuid.U
 		&i.JobID,
 		&i.LeaseGen,
 		&i.SubmissionID,
+		&i.Kind,
+		&i.WorkID,
 		&i.WorkerID,
 		&i.Outcome,
 	)
@@ -222,7 +226,7 @@ with dead as (
     from ended e where a.job_id = e.id and a.lease_gen = e.lease_gen
   returning a.job_id
 )
-select e.id as job_id, e.submission_id, (select count(*) from judged) as judgings, (select count(*) from closed) as attempts
+select e.id as job_id, coalesce(e.submission_id, 0)::bigint as submission_id, (select count(*) from judged) as judgings, (select count(*) from closed) as attempts
   from ended e
 `
 
@@ -289,7 +293,7 @@ with ended as (
     from ended e where a.job_id = e.id and a.lease_gen = e.lease_gen
   returning a.job_id
 )
-select e.id as job_id, e.submission_id, (select count(*) from judged) as judgings, (select count(*) from closed) as attempts
+select e.id as job_id, coalesce(e.submission_id, 0)::bigint as submission_id, (select count(*) from judged) as judgings, (select count(*) from closed) as attempts
   from ended e
 `
 
@@ -368,19 +372,21 @@ with input as (
      and j.state = 'pending' and j.lease_gen = l.lease_gen
      and exists (select 1 from leadership s where s.shard = $8 and s.term = $9::bigint for key share)
   returning j.id, j.lease_gen, j.lease_token, j.judging_id, j.submission_id, j.worker_id,
-            j.session, j.request_id, j.attempts, j.kind
+            j.session, j.request_id, j.attempts, j.kind, j.language, j.work_id, j.package_digest
 ), logged as (
-  insert into attempts (job_id, lease_gen, lease_token, judging_id, submission_id, worker_id, session, request_id, term)
-  select g.id, g.lease_gen, g.lease_token, g.judging_id, g.submission_id, g.worker_id, g.session, g.request_id, $9::bigint
+  insert into attempts (job_id, lease_gen, lease_token, judging_id, submission_id, worker_id, session, request_id, term, kind, work_id)
+  select g.id, g.lease_gen, g.lease_token, g.judging_id, g.submission_id, g.worker_id, g.session, g.request_id, $9::bigint, g.kind, g.work_id
     from granted g
 )
-select g.id as job_id, g.lease_gen, g.lease_token, g.attempts, g.kind, g.submission_id, g.judging_id,
-       s.language, s.source_name, s.stop_rule, c.source, c.file_names, c.file_contents, p.name as problem, h.package_digest, h.limits
+select g.id as job_id, g.lease_gen, g.lease_token, g.attempts, g.kind, coalesce(g.submission_id, 0)::bigint as submission_id,
+       coalesce(g.work_id, 0)::bigint as work_id, g.language, coalesce(s.source_name, '') as source_name,
+       coalesce(s.stop_rule, '') as stop_rule, c.source, c.file_names, c.file_contents, coalesce(p.name, '') as problem,
+       coalesce(h.package_digest, g.package_digest, '') as package_digest, h.limits
   from granted g
-  join judgings h on h.id = g.judging_id
-  join submissions s on s.id = g.submission_id
-  join submission_sources c on c.submission_id = g.submission_id
-  join problems p on p.id = s.problem_id
+  left join judgings h on h.id = g.judging_id
+  left join submissions s on s.id = g.submission_id
+  left join submission_sources c on c.submission_id = g.submission_id
+  left join problems p on p.id = s.problem_id
 `
 
 type GrantLeasesParams struct {
@@ -402,7 +408,7 @@ type GrantLeasesRow struct {
 	Attempts      int32
 	Kind          string
 	SubmissionID  int64
-	JudgingID     int64
+	WorkID        int64
 	Language      string
 	SourceName    string
 	StopRule      string
@@ -449,7 +455,7 @@ func (q *Queries) GrantLeases(ctx context.Context, db DBTX, arg *GrantLeasesPara
 			&i.Attempts,
 			&i.Kind,
 			&i.SubmissionID,
-			&i.JudgingID,
+			&i.WorkID,
 			&i.Language,
 			&i.SourceName,
 			&i.StopRule,
@@ -477,15 +483,17 @@ with held as (
    where j.id = any($2::bigint[]) and j.state = 'leased' and j.worker_id = $3::bigint
      and j.request_id = $4::uuid
      and exists (select 1 from leadership s where s.shard = $5 and s.term = $6::bigint for key share)
-  returning j.id, j.lease_gen, j.lease_token, j.judging_id, j.submission_id, j.attempts, j.kind
+  returning j.id, j.lease_gen, j.lease_token, j.judging_id, j.submission_id, j.attempts, j.kind, j.language, j.work_id, j.package_digest
 )
-select g.id as job_id, g.lease_gen, g.lease_token, g.attempts, g.kind, g.submission_id, g.judging_id,
-       s.language, s.source_name, s.stop_rule, c.source, c.file_names, c.file_contents, p.name as problem, h.package_digest, h.limits
+select g.id as job_id, g.lease_gen, g.lease_token, g.attempts, g.kind, coalesce(g.submission_id, 0)::bigint as submission_id,
+       coalesce(g.work_id, 0)::bigint as work_id, g.language, coalesce(s.source_name, '') as source_name,
+       coalesce(s.stop_rule, '') as stop_rule, c.source, c.file_names, c.file_contents, coalesce(p.name, '') as problem,
+       coalesce(h.package_digest, g.package_digest, '') as package_digest, h.limits
   from held g
-  join judgings h on h.id = g.judging_id
-  join submissions s on s.id = g.submission_id
-  join submission_sources c on c.submission_id = g.submission_id
-  join problems p on p.id = s.problem_id
+  left join judgings h on h.id = g.judging_id
+  left join submissions s on s.id = g.submission_id
+  left join submission_sources c on c.submission_id = g.submission_id
+  left join problems p on p.id = s.problem_id
 `
 
 type HeldLeasesParams struct {
@@ -504,7 +512,7 @@ type HeldLeasesRow struct {
 	Attempts      int32
 	Kind          string
 	SubmissionID  int64
-	JudgingID     int64
+	WorkID        int64
 	Language      string
 	SourceName    string
 	StopRule      string
@@ -541,7 +549,7 @@ func (q *Queries) HeldLeases(ctx context.Context, db DBTX, arg *HeldLeasesParams
 			&i.Attempts,
 			&i.Kind,
 			&i.SubmissionID,
-			&i.JudgingID,
+			&i.WorkID,
 			&i.Language,
 			&i.SourceName,
 			&i.StopRule,
@@ -583,27 +591,13 @@ func (q *Queries) KeepLateReport(ctx context.Context, db DBTX, arg *KeepLateRepo
 }
 
 const leasedJobs = `-- name: LeasedJobs :many
-select id, submission_id, lane, language, submitter, lease_gen, attempts, created_at,
-       lease_token, worker_id, session, request_id, confirmed,
-       greatest(extract(epoch from lease_expires_at - now()), 0)::float8 as left_s
+select jobs.id, jobs.judging_id, jobs.submission_id, jobs.kind, jobs.lane, jobs.language, jobs.submitter, jobs.state, jobs.attempts, jobs.lease_gen, jobs.lease_token, jobs.lease_expires_at, jobs.confirmed, jobs.worker_id, jobs.session, jobs.request_id, jobs.created_at, jobs.work_id, jobs.priority, jobs.problem_id, jobs.package_digest, jobs.features, jobs.tags, jobs.memory_bytes, jobs.cpu_us, jobs.batch_id, jobs.batch_budget, jobs.target_worker_id, greatest(extract(epoch from lease_expires_at - now()), 0)::float8 as left_s
   from jobs where state = 'leased' order by id
 `
 
 type LeasedJobsRow struct {
-	ID           int64
-	SubmissionID int64
-	Lane         string
-	Language     string
-	Submitter    string
-	LeaseGen     int64
-	Attempts     int32
-	CreatedAt    time.Time
-	LeaseToken   *uuid.UUID
-	WorkerID     *int64
-	Session      *uuid.UUID
-	RequestID    *uuid.UUID
-	Confirmed    bool
-	LeftS        float64
+	Job   Job
+	LeftS float64
 }
 
 // Leader's rebuild after a takeover or an uncertain commit.
@@ -617,19 +611,34 @@ func (q *Queries) LeasedJobs(ctx context.Context, db DBTX) ([]*LeasedJobsRow, er
 	for rows.Next() {
 		var i LeasedJobsRow
 		if err := rows.Scan(
-			&i.ID,
-			&i.SubmissionID,
-			&i.Lane,
-			&i.Language,
-			&i.Submitter,
-			&i.LeaseGen,
-			&i.Attempts,
-			&i.CreatedAt,
-			&i.LeaseToken,
-			&i.WorkerID,
-			&i.Session,
-			&i.RequestID,
-			&i.Confirmed,
+			&i.Job.ID,
+			&i.Job.JudgingID,
+			&i.Job.SubmissionID,
+			&i.Job.Kind,
+			&i.Job.Lane,
+			&i.Job.Language,
+			&i.Job.Submitter,
+			&i.Job.State,
+			&i.Job.Attempts,
+			&i.Job.LeaseGen,
+			&i.Job.LeaseToken,
+			&i.Job.LeaseExpiresAt,
+			&i.Job.Confirmed,
+			&i.Job.WorkerID,
+			&i.Job.Session,
+			&i.Job.RequestID,
+			&i.Job.CreatedAt,
+			&i.Job.WorkID,
+			&i.Job.Priority,
+			&i.Job.ProblemID,
+			&i.Job.PackageDigest,
+			&i.Job.Features,
+			&i.Job.Tags,
+			&i.Job.MemoryBytes,
+			&i.Job.CPUUs,
+			&i.Job.BatchID,
+			&i.Job.BatchBudget,
+			&i.Job.TargetWorkerID,
 			&i.LeftS,
 		); err != nil {
 			return nil, err
@@ -644,8 +653,9 @@ func (q *Queries) LeasedJobs(ctx context.Context, db DBTX) ([]*LeasedJobsRow, er
 
 const packageLeasedTo = `-- name: PackageLeasedTo :one
 select exists (
-  select 1 from jobs j join judgings g on g.id = j.judging_id
-   where j.state = 'leased' and j.worker_id = $1::bigint and g.package_digest = $2::text
+  select 1 from jobs j left join judgings g on g.id = j.judging_id
+   where j.state = 'leased' and j.worker_id = $1::bigint
+     and coalesce(g.package_digest, j.package_digest) = $2::text
 )
 `
 
@@ -663,40 +673,48 @@ func (q *Queries) PackageLeasedTo(ctx context.Context, db DBTX, arg *PackageLeas
 }
 
 const pendingJobs = `-- name: PendingJobs :many
-select id, submission_id, lane, language, submitter, lease_gen, attempts, created_at
-  from jobs where state = 'pending' order by id
+select id, judging_id, submission_id, kind, lane, language, submitter, state, attempts, lease_gen, lease_token, lease_expires_at, confirmed, worker_id, session, request_id, created_at, work_id, priority, problem_id, package_digest, features, tags, memory_bytes, cpu_us, batch_id, batch_budget, target_worker_id from jobs where state = 'pending' order by id
 `
 
-type PendingJobsRow struct {
-	ID           int64
-	SubmissionID int64
-	Lane         string
-	Language     string
-	Submitter    string
-	LeaseGen     int64
-	Attempts     int32
-	CreatedAt    time.Time
-}
-
 // Leader's catch-up scan and rebuild: every waiting job, oldest first.
-func (q *Queries) PendingJobs(ctx context.Context, db DBTX) ([]*PendingJobsRow, error) {
+func (q *Queries) PendingJobs(ctx context.Context, db DBTX) ([]*Job, error) {
 	rows, err := db.Query(ctx, pendingJobs)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []*PendingJobsRow
+	var items []*Job
 	for rows.Next() {
-		var i PendingJobsRow
+		var i Job
 		if err := rows.Scan(
 			&i.ID,
+			&i.JudgingID,
 			&i.SubmissionID,
+			&i.Kind,
 			&i.Lane,
 			&i.Language,
 			&i.Submitter,
-			&i.LeaseGen,
+			&i.State,
 			&i.Attempts,
+			&i.LeaseGen,
+			&i.LeaseToken,
+			&i.LeaseExpiresAt,
+			&i.Confirmed,
+			&i.WorkerID,
+			&i.Session,
+			&i.RequestID,
 			&i.CreatedAt,
+			&i.WorkID,
+			&i.Priority,
+			&i.ProblemID,
+			&i.PackageDigest,
+			&i.Features,
+			&i.Tags,
+			&i.MemoryBytes,
+			&i.CPUUs,
+			&i.BatchID,
+			&i.BatchBudget,
+			&i.TargetWorkerID,
 		); err != nil {
 			return nil, err
 		}
@@ -740,7 +758,7 @@ with input as (
     from won w where a.job_id = w.id and a.lease_gen = w.lease_gen
   returning a.job_id
 )
-select w.id as job_id, w.lease_token, w.submission_id,
+select w.id as job_id, w.lease_token, coalesce(w.submission_id, 0)::bigint as submission_id,
        (select count(*) from judged) as judgings, (select count(*) from closed) as attempts,
        (select count(*) from applied) as applied
   from won w
@@ -884,7 +902,7 @@ with dead as (
     from returned r where a.job_id = r.id and a.lease_gen = r.lease_gen
   returning a.job_id
 )
-select r.id as job_id, r.lease_gen, r.confirmed, r.submission_id, (select count(*) from closed) as attempts from returned r
+select r.id as job_id, r.lease_gen, r.confirmed, coalesce(r.submission_id, 0)::bigint as submission_id, (select count(*) from closed) as attempts from returned r
 `
 
 type RequeueExpiredParams struct {

@@ -15,8 +15,8 @@ type Attempt struct {
 	JobID        int64
 	LeaseGen     int64
 	LeaseToken   uuid.UUID
-	JudgingID    int64
-	SubmissionID int64
+	JudgingID    *int64
+	SubmissionID *int64
 	WorkerID     int64
 	Session      uuid.UUID
 	RequestID    uuid.UUID
@@ -28,6 +28,8 @@ type Attempt struct {
 	Message      string
 	LateReport   json.RawMessage
 	LateAt       *time.Time
+	Kind         string
+	WorkID       *int64
 }
 
 type IdempotencyKey struct {
@@ -40,8 +42,8 @@ type IdempotencyKey struct {
 
 type Job struct {
 	ID             int64
-	JudgingID      int64
-	SubmissionID   int64
+	JudgingID      *int64
+	SubmissionID   *int64
 	Kind           string
 	Lane           string
 	Language       string
@@ -56,6 +58,17 @@ type Job struct {
 	Session        *uuid.UUID
 	RequestID      *uuid.UUID
 	CreatedAt      time.Time
+	WorkID         *int64
+	Priority       int16
+	ProblemID      *int64
+	PackageDigest  *string
+	Features       []string
+	Tags           []string
+	MemoryBytes    int64
+	CPUUs          int64
+	BatchID        *int64
+	BatchBudget    int32
+	TargetWorkerID *int64
 }
 
 type Judging struct {
@@ -109,6 +122,13 @@ type Package struct {
 	Digest    string
 	Manifest  json.RawMessage
 	SizeBytes int64
+	CreatedAt time.Time
+}
+
+type Pool struct {
+	Name      string
+	Rank      int32
+	Note      string
 	CreatedAt time.Time
 }
 
@@ -197,4 +217,10 @@ type Worker struct {
 	Capabilities json.RawMessage
 	EnrolledAt   time.Time
 	LastSeenAt   *time.Time
+	Tags         []string
+	Lanes        []string
+	Away         string
+	AwayNote     string
+	AwayUntil    *time.Time
+	AwayAt       *time.Time
 }

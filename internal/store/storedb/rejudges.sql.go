@@ -76,7 +76,7 @@ with locked as (
     from ended e where a.job_id = e.id and a.lease_gen = e.lease_gen and a.outcome = 'running'
   returning a.job_id
 )
-select e.id as job_id, e.submission_id, (select count(*) from judged) as judgings, (select count(*) from closed) as attempts
+select e.id as job_id, coalesce(e.submission_id, 0)::bigint as submission_id, (select count(*) from judged) as judgings, (select count(*) from closed) as attempts
   from ended e
 `
 
@@ -199,36 +199,41 @@ func (q *Queries) InsertRejudge(ctx context.Context, db DBTX, arg *InsertRejudge
 
 const insertRejudgings = `-- name: InsertRejudgings :many
 with input as (
-  select unnest($1::bigint[]) as submission_id, unnest($2::text[]) as package_digest,
-         unnest($3::jsonb[]) as limits, unnest($4::text[]) as language,
-         unnest($5::text[]) as submitter, unnest($6::bigint[]) as previous
+  select unnest($3::bigint[]) as submission_id, unnest($4::text[]) as package_digest,
+         unnest($5::jsonb[]) as limits, unnest($6::text[]) as language,
+         unnest($7::text[]) as submitter, unnest($8::bigint[]) as previous
 ), made as (
   insert into judgings (submission_id, kind, package_digest, limits, rejudge_id, previous_judging_id, auto_apply)
-  select i.submission_id, 'rejudge', i.package_digest, i.limits, $7::bigint, i.previous, $8::boolean
+  select i.submission_id, 'rejudge', i.package_digest, i.limits, $1::bigint, i.previous, $9::boolean
     from input i order by i.submission_id
   returning id, submission_id
 )
-insert into jobs (judging_id, submission_id, kind, lane, language, submitter)
-select m.id, m.submission_id, 'rejudge', 'rejudge', i.language, i.submitter
-  from made m join input i on i.submission_id = m.submission_id order by m.submission_id
+insert into jobs (judging_id, submission_id, kind, lane, language, submitter, problem_id, package_digest, memory_bytes, cpu_us,
+                  batch_id, batch_budget)
+select m.id, m.submission_id, 'rejudge', 'rejudge', i.language, i.submitter, s.problem_id, i.package_digest,
+       coalesce((i.limits ->> 'memory_bytes')::bigint, 0), coalesce((i.limits ->> 'cpu_us')::bigint, 0),
+       $1::bigint, $2::int
+  from made m join input i on i.submission_id = m.submission_id
+  join submissions s on s.id = m.submission_id order by m.submission_id
 returning id, judging_id, submission_id, language
 `
 
 type InsertRejudgingsParams struct {
+	RejudgeID      int64
+	BatchBudget    int32
 	SubmissionIds  []int64
 	PackageDigests []string
 	Limits         []json.RawMessage
 	Languages      []string
 	Submitters     []string
 	Previous       []int64
-	RejudgeID      int64
 	AutoApply      bool
 }
 
 type InsertRejudgingsRow struct {
 	ID           int64
-	JudgingID    int64
-	SubmissionID int64
+	JudgingID    *int64
+	SubmissionID *int64
 	Language     string
 }
 
@@ -237,13 +242,14 @@ type InsertRejudgingsRow struct {
 // judging as its current one at once: see MakeCurrent.
 func (q *Queries) InsertRejudgings(ctx context.Context, db DBTX, arg *InsertRejudgingsParams) ([]*InsertRejudgingsRow, error) {
 	rows, err := db.Query(ctx, insertRejudgings,
+		arg.RejudgeID,
+		arg.BatchBudget,
 		arg.SubmissionIds,
 		arg.PackageDigests,
 		arg.Limits,
 		arg.Languages,
 		arg.Submitters,
 		arg.Previous,
-		arg.RejudgeID,
 		arg.AutoApply,
 	)
 	if err != nil {
@@ -698,7 +704,7 @@ with locked as ( -- in id order, as every statement that takes several jobs
     from ended e where a.job_id = e.id and a.lease_gen = e.lease_gen and a.outcome = 'running'
   returning a.job_id
 )
-select e.id as job_id, e.submission_id, (select count(*) from judged) as judgings, (select count(*) from closed) as attempts
+select e.id as job_id, coalesce(e.submission_id, 0)::bigint as submission_id, (select count(*) from judged) as judgings, (select count(*) from closed) as attempts
   from ended e
 `
 

@@ -16,7 +16,7 @@ import (
 const attemptsOfSubmission = `-- name: AttemptsOfSubmission :many
 select a.lease_gen, a.job_id, w.name as worker, a.granted_at, a.ended_at, a.outcome, a.blame, a.message, a.late_report
   from attempts a join workers w on w.id = a.worker_id
- where a.submission_id = $1 order by a.granted_at, a.job_id, a.lease_gen
+ where a.submission_id = $1::bigint order by a.granted_at, a.job_id, a.lease_gen
 `
 
 type AttemptsOfSubmissionRow struct {
@@ -122,17 +122,25 @@ func (q *Queries) InsertIdempotencyKey(ctx context.Context, db DBTX, arg *Insert
 }
 
 const insertJob = `-- name: InsertJob :one
-insert into jobs (judging_id, submission_id, kind, lane, language, submitter)
-values ($1, $2, $3, $4, $5, $6) returning id, created_at
+insert into jobs (judging_id, submission_id, kind, lane, language, submitter, priority, problem_id, package_digest,
+                  memory_bytes, cpu_us)
+values ($1::bigint, $2::bigint, $3, $4, $5, $6, $7,
+        $8::bigint, $9::text, $10, $11)
+returning id, created_at
 `
 
 type InsertJobParams struct {
-	JudgingID    int64
-	SubmissionID int64
-	Kind         string
-	Lane         string
-	Language     string
-	Submitter    string
+	JudgingID     int64
+	SubmissionID  int64
+	Kind          string
+	Lane          string
+	Language      string
+	Submitter     string
+	Priority      int16
+	ProblemID     int64
+	PackageDigest string
+	MemoryBytes   int64
+	CPUUs         int64
 }
 
 type InsertJobRow struct {
@@ -148,6 +156,11 @@ func (q *Queries) InsertJob(ctx context.Context, db DBTX, arg *InsertJobParams) 
 		arg.Lane,
 		arg.Language,
 		arg.Submitter,
+		arg.Priority,
+		arg.ProblemID,
+		arg.PackageDigest,
+		arg.MemoryBytes,
+		arg.CPUUs,
 	)
 	var i InsertJobRow
 	err := row.Scan(&i.ID, &i.CreatedAt)
@@ -341,7 +354,7 @@ func (q *Queries) ListSubmissions(ctx context.Context, db DBTX, arg *ListSubmiss
 }
 
 const openJobOfSubmission = `-- name: OpenJobOfSubmission :one
-select id from jobs where submission_id = $1
+select id from jobs where submission_id = $1::bigint
 `
 
 // API, for cancel: found by the narrow table, which is small.

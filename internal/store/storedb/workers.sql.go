@@ -13,6 +13,54 @@ import (
 	"github.com/google/uuid"
 )
 
+const fleetSettings = `-- name: FleetSettings :many
+select w.id, w.pool, coalesce(p.rank, 100)::int as rank, w.tags, w.lanes,
+       (case when w.away_until <= now() then '' else w.away end)::text as away, w.away_note, w.away_until
+  from workers w left join pools p on p.name = w.pool
+`
+
+type FleetSettingsRow struct {
+	ID        int64
+	Pool      string
+	Rank      int32
+	Tags      []string
+	Lanes     []string
+	Away      string
+	AwayNote  string
+	AwayUntil *time.Time
+}
+
+// Leader: what operators have said of each worker and its pool. An absence
+// that has a time ends by itself.
+func (q *Queries) FleetSettings(ctx context.Context, db DBTX) ([]*FleetSettingsRow, error) {
+	rows, err := db.Query(ctx, fleetSettings)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []*FleetSettingsRow
+	for rows.Next() {
+		var i FleetSettingsRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.Pool,
+			&i.Rank,
+			&i.Tags,
+			&i.Lanes,
+			&i.Away,
+			&i.AwayNote,
+			&i.AwayUntil,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, &i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const insertToken = `-- name: InsertToken :one
 insert into tokens (kind, hash, note, worker_id, pool, expires_at)
 values ($1, $2, $3, $4, $5, now() + $6::interval)

@@ -1,0 +1,191 @@
+package dispatch
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Explanation is why a job waits.
+type Explanation struct {
+	Lane  Lane
+	Class int
+	// Position counts the jobs that compete for the same workers: 1 goes next.
+	Position int
+	Able     int // workers online that can do it, busy or not
+	Reason   string
+	// Workers says for each worker online what keeps it from taking the job
+	// now, by name; "" when nothing does but the order.
+	Workers []WorkerReason
+}
+
+// WorkerReason is the rule that keeps one worker from taking a job.
+type WorkerReason struct {
+	ID     int64
+	Name   string
+	Reason string
+}
+
+// Explain says why a job waits; false when it does not.
+func (b *Board) Explain(id int64, now time.Time) (Explanation, bool) {
+	r := b.jobs[id]
+	if r == nil {
+		return Explanation{}, false
+	}
+	s := r.shape
+	e := Explanation{Lane: s.lane, Class: r.place.class}
+	online, free := 0, 0
+	refusals := map[string]int{}
+	for _, w := range b.workers {
+		if !w.online {
+			continue
+		}
+		online++
+		why := b.never(s, w)
+		if why != "" {
+			refusals[why]++
+		} else {
+			e.Able++
+			why = b.notNow(s, w)
+			if why == "" {
+				free++
+			}
+		}
+		e.Workers = append(e.Workers, WorkerReason{w.ID, w.Name, why})
+	}
+	slices.SortFunc(e.Workers, func(x, y WorkerReason) int {
+		return cmp.Or(cmp.Compare(x.Name, y.Name), cmp.Compare(x.ID, y.ID))
+	})
+	e.Position = b.position(r)
+	switch {
+	case s.brake != "":
+		e.Reason = "held by an operator: " + s.brake
+	case online == 0:
+		e.Reason = "no worker is online"
+	case e.Able == 0:
+		e.Reason = fmt.Sprintf("no capable worker: %s", summary(refusals, online, s))
+	case b.overBudget(s):
+		e.Reason = fmt.Sprintf("its rejudge has %d jobs at work, as many as it may at once", b.batch[s.batch])
+	case free == 0:
+		e.Reason = fmt.Sprintf("position %d in the queue; all %d able workers are busy", e.Position, e.Able)
+	default:
+		if since, kept := b.kept[id]; kept && now.Sub(since) < b.policy.Hold {
+			e.Reason = "kept for a moment for a preferred worker that was just here"
+			break
+		}
+		e.Reason = fmt.Sprintf("position %d in the queue; %d able workers are online, %d of them free", e.Position, e.Able, free)
+	}
+	return e, true
+}
+
+// summary puts the refusals of all workers into one line, the most frequent first.
+func summary(refusals map[string]int, online int, s *shape) string {
+	if s.language != "" && refusals["it does not offer "+s.language] == online {
+		return fmt.Sprintf("none of the %d online offers %s", online, s.language)
+	}
+	type count struct {
+		why string
+		n   int
+	}
+	var counts []count
+	for why, n := range refusals {
+		counts = append(counts, count{why, n})
+	}
+	slices.SortFunc(counts, func(x, y count) int { return cmp.Or(cmp.Compare(y.n, x.n), cmp.Compare(x.why, y.why)) })
+	const shown = 4
+	var texts []string
+	for _, c := range counts[:min(shown, len(counts))] {
+		texts = append(texts, fmt.Sprintf("of %d: %s", c.n, c.why))
+	}
+	if len(counts) > shown {
+		texts = append(texts, fmt.Sprintf("and %d more reasons", len(counts)-shown))
+	}
+	return fmt.Sprintf("%d online; %s", online, strings.Join(texts, "; "))
+}
+
+// never says what keeps a worker from a shape whatever it does just now.
+func (b *Board) never(s *shape, w *worker) string {
+	if s.target != 0 && s.target != w.ID {
+		return "it is for another worker"
+	}
+	if !w.profile.takes(s) {
+		return refusal(&w.Worker, s)
+	}
+	if w.MemoryBytes > 0 && s.needs.MemoryBytes > w.MemoryBytes {
+		return memoryRefusal(&w.Worker, s)
+	}
+	return ""
+}
+
+// notNow says what keeps an able worker from a shape at the moment.
+func (b *Board) notNow(s *shape, w *worker) string {
+	if w.held >= w.Slots {
+		return "all of its slots are busy"
+	}
+	if why := b.refusedNow(s, w); why != "" {
+		return why
+	}
+	if !w.free() {
+		return "it is not asking for work at the moment"
+	}
+	return ""
+}
+
+// position is the place of a job among those that compete with it.
+func (b *Board) position(r *record) int {
+	position := 1
+	for _, s := range b.shapes {
+		if s.lane > r.shape.lane || s.brake != "" || s != r.shape && !b.compete(s, r.shape) {
+			continue
+		}
+		if s.lane < r.shape.lane {
+			position += s.count
+			continue
+		}
+		for _, e := range s.waiting {
+			if e.compare(r.place) < 0 && b.current(s, e) {
+				position++
+			}
+		}
+	}
+	return position
+}
+
+// compete says whether some worker online can take both shapes.
+func (b *Board) compete(x, y *shape) bool {
+	for _, p := range b.profiles {
+		if p.takes(x) && p.takes(y) {
+			return true
+		}
+	}
+	return false
+}
+
+// Count is a number of waiting jobs of one lane and language.
+type Count struct {
+	Lane     Lane
+	Language string
+	Jobs     int
+}
+
+// Counts lists the waiting jobs by lane and language.
+func (b *Board) Counts() []Count {
+	type key struct {
+		lane     Lane
+		language string
+	}
+	jobs := map[key]int{}
+	for _, s := range b.shapes {
+		jobs[key{s.lane, s.language}] += s.count
+	}
+	counts := make([]Count, 0, len(jobs))
+	for k, n := range jobs {
+		counts = append(counts, Count{k.lane, k.language, n})
+	}
+	slices.SortFunc(counts, func(x, y Count) int {
+		return cmp.Or(cmp.Compare(x.Lane, y.Lane), strings.Compare(x.Language, y.Language))
+	})
+	return counts
+}
