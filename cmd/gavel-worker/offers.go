@@ -29,6 +29,8 @@ type offers struct {
 	log    *slog.Logger
 	rest   []*language.Language
 
+	changed chan struct{} // gets a value when more is offered; has room for one
+
 	mu      sync.Mutex
 	passed  []gavelapi.LanguageOffer
 	reasons []string // of those that did not
@@ -38,7 +40,7 @@ type offers struct {
 // ones together, then, if need be, each of the others. A machine without any
 // is no worker.
 func proveSome(ctx context.Context, engine prover, languages *language.Registry, log *slog.Logger) (*offers, error) {
-	o := &offers{engine: engine, log: log}
+	o := &offers{engine: engine, log: log, changed: make(chan struct{}, 1)}
 	var first []*language.Language
 	for _, l := range languages.All() {
 		if slices.Contains(testedFirst, l.ID) {
@@ -96,6 +98,10 @@ func (o *offers) prove(ctx context.Context, languages []*language.Language) erro
 		}
 		o.log.Info("language is offered", "language", r.Language, "version", r.Version, "ms", r.Took.Milliseconds())
 		o.passed = append(o.passed, gavelapi.LanguageOffer{ID: r.Language, Version: r.Version})
+		select {
+		case o.changed <- struct{}{}:
+		default: // said already, and not yet looked at
+		}
 	}
 	return nil
 }

@@ -115,7 +115,7 @@ func (s *settings) judge(ctx context.Context, w world, state *worker.State, log 
 	info := provider.Info()
 	agent, err := worker.New(worker.Config{
 		Client: c, Judge: engine, State: state, Slots: s.slots,
-		Capabilities: func() gavelapi.Capabilities { return s.capabilities(info, offers.now()) }, CPUMeter: info.CPUMeter,
+		Capabilities: func() gavelapi.Capabilities { return s.capabilities(info, offers.now()) }, OfferChanged: offers.changed, CPUMeter: info.CPUMeter,
 		Clock: clock.System{}, Logger: log, Grace: s.grace,
 		CacheQuotaBytes: s.cacheBytes, MinFreeBytes: s.minFreeBytes, WatchDirs: []string{s.scratchDir},
 		CompileWall: func(id string) time.Duration {

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"time"
 
@@ -33,6 +34,10 @@ func (w *Worker) claimLoop(ctx context.Context) {
 			if !ok {
 				return
 			}
+			select {
+			case <-w.cfg.OfferChanged: // this claim says it already
+			default:
+			}
 			req = &gavelapi.ClaimRequest{
 				RequestID: uuid.NewString(), Session: w.state.session,
 				Slots: free, TotalSlots: w.cfg.Slots, WaitMS: claimWait.Milliseconds(),
@@ -43,9 +48,15 @@ func (w *Worker) claimLoop(ctx context.Context) {
 		// the way is given again instead of more leases.
 		req.PreviousSession = w.state.previous()
 		asked := w.clk.Now()
-		resp, err := w.cfg.Client.Claim(ctx, *req)
+		resp, outdated, err := w.claim(ctx, *req)
 		if ctx.Err() != nil && err != nil {
 			return
+		}
+		if outdated {
+			// Asked once more under its id, without waiting: a grant that was
+			// just being made for it is given again, and not lost for a while.
+			req.WaitMS, req.Capabilities = 0, w.cfg.Capabilities()
+			continue
 		}
 		w.heard("claim", err)
 		if w.failed() {
@@ -59,8 +70,9 @@ func (w *Worker) claimLoop(ctx context.Context) {
 				w.accepted()
 			}
 			w.accept(ctx, *req, resp)
+			settled := req.WaitMS == 0
 			req = nil
-			if len(resp.Leases) > 0 || w.clk.Now().Sub(asked) >= time.Second {
+			if settled || len(resp.Leases) > 0 || w.clk.Now().Sub(asked) >= time.Second {
 				pause.Reset()
 				continue
 			}
@@ -86,6 +98,28 @@ func (w *Worker) claimLoop(ctx context.Context) {
 		}
 	}
 }
+
+// claim makes one call. It breaks off, outdated, when the worker can offer more
+// than the call says: the arbiter would go by the old offer until it answers.
+func (w *Worker) claim(ctx context.Context, req gavelapi.ClaimRequest) (resp *gavelapi.ClaimResponse, outdated bool, err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		select {
+		case <-w.cfg.OfferChanged:
+			cancel(errNewOffer)
+		case <-ctx.Done():
+		}
+	}()
+	resp, err = w.cfg.Client.Claim(ctx, req)
+	cancel(nil)
+	<-watched
+	return resp, err != nil && errors.Is(context.Cause(ctx), errNewOffer), err
+}
+
+// errNewOffer ends the wait of a claim.
+var errNewOffer = errors.New("the worker offers something new")
 
 // accepted notes that the arbiter knows this session.
 func (w *Worker) accepted() {

@@ -45,6 +45,10 @@ type Config struct {
 	// ready and offer more as it becomes so. It must name a language from the
 	// start, and may be called from several goroutines.
 	Capabilities func() gavelapi.Capabilities
+	// OfferChanged, if there is one, gets a value when Capabilities says something
+	// new: a claim that waits for work is then made anew at once. It should have
+	// room for one value, so that nobody waits for the agent to look.
+	OfferChanged <-chan struct{}
 	CPUMeter     string // for provenance, as sandbox.Info
 
 	Clock  clock.Clock
