@@ -8,6 +8,7 @@ import (
 	"github.com/gavel-oj/gavel/client"
 	"github.com/gavel-oj/gavel/gavelapi"
 	"github.com/gavel-oj/gavel/internal/apperr"
+	"github.com/gavel-oj/gavel/internal/config"
 	"github.com/gavel-oj/gavel/internal/sandbox"
 	"github.com/gavel-oj/gavel/internal/worker"
 )
@@ -56,6 +57,9 @@ func report(w world, err error) int {
 func explain(err error) *failure {
 	if f, ok := errors.AsType[*failure](err); ok {
 		return f
+	}
+	if c, ok := errors.AsType[*config.Error](err); ok {
+		return &failure{exitUsage, c.Message, c.Hint}
 	}
 	switch {
 	case errors.Is(err, worker.ErrRefused):

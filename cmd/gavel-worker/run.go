@@ -28,20 +28,27 @@ import (
 type runCmd struct {
 	common
 
-	Name         string `placeholder:"NAME" help:"Name to enrol under at the first run (default the host's name)."`
-	Invitation   string `placeholder:"CODE" help:"Enrol with it when there is no token yet. Better in $$GAVEL_WORKER_INVITATION."`
-	ScratchDir   string `placeholder:"DIR" help:"Sources, programs and outputs while they are needed; wants a fast disk (default scratch in the state directory)."`
-	Slots        string `placeholder:"N" help:"Judgings at once (default the number of cores)."`
-	Grace        string `placeholder:"TIME" help:"How long running work may go on after SIGTERM (default 0s: hand it back at once)."`
-	CacheBytes   string `placeholder:"SIZE" help:"Room for cached packages (default 4GiB)."`
-	MinFreeBytes string `placeholder:"SIZE" help:"Claim nothing with less room than this (default 8MiB)."`
-	MemoryBytes  string `placeholder:"SIZE" help:"Memory for all programs that run at once, by their limits (default the machine's less a quarter, at most 2GiB)."`
-	Log          string `placeholder:"FORM" help:"auto, json or text (default auto: text at a terminal)."`
+	Name                 string `placeholder:"NAME" help:"Name to enrol under at the first run (default the host's name)."`
+	Invitation           string `placeholder:"CODE" help:"Enrol with it when there is no token yet. Better in $$GAVEL_WORKER_INVITATION."`
+	ScratchDir           string `placeholder:"DIR" help:"Sources, programs and outputs while they are needed; wants a fast disk (default scratch in the state directory)."`
+	Slots                string `placeholder:"N" help:"Judgings at once (default the number of cores)."`
+	Grace                string `placeholder:"TIME" help:"How long running work may go on after SIGTERM (default 0s: hand it back at once)."`
+	CacheBytes           string `placeholder:"SIZE" help:"Room for cached packages (default 4GiB)."`
+	MinFreeBytes         string `placeholder:"SIZE" help:"Claim nothing with less room than this (default 8MiB)."`
+	MemoryBytes          string `placeholder:"SIZE" help:"Memory for all programs that run at once, by their limits (default the machine's less a quarter, at most 2GiB)."`
+	CompileCacheBytes    string `placeholder:"SIZE" help:"Room for compiled programs, so that a source is compiled once; 0 keeps none (default 512MiB)."`
+	NoPrecompiledHeaders bool   `help:"Compile every source from its beginning, and keep no compiled headers."`
+	Log                  string `placeholder:"FORM" help:"auto, json or text (default auto: text at a terminal)."`
 }
 
 // Run implements the command.
 func (c *runCmd) Run(ctx context.Context, w world) error {
+	noHeaders := "" // not given
+	if c.NoPrecompiledHeaders {
+		noHeaders = "true"
+	}
 	s, err := resolve(c.common, given{
+		"compile_cache_bytes": c.CompileCacheBytes, "no_precompiled_headers": noHeaders,
 		"name": c.Name, "scratch_dir": c.ScratchDir, "slots": c.Slots, "grace": c.Grace,
 		"cache_bytes": c.CacheBytes, "min_free_bytes": c.MinFreeBytes, "memory_bytes": c.MemoryBytes, "log": c.Log,
 	}, w.environ)
@@ -85,6 +92,7 @@ func (s *settings) judge(ctx context.Context, w world, state *worker.State, log 
 	}
 	engine, err := judge.New(judge.Config{
 		Provider: provider, Slots: s.slots, CPUs: cpus, MemoryBudget: s.memoryBytes, Languages: languages, ScratchDir: filepath.Join(s.scratchDir, "judge"), Logger: log,
+		CompileCacheBytes: s.compileCache, NoPrecompiledHeaders: s.noHeaders,
 	})
 	if err != nil {
 		return err

@@ -1,21 +1,14 @@
 package main
 
 import (
-	"errors"
-	"fmt"
-	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
-	"strconv"
 	"strings"
 	"time"
 
-	"github.com/goccy/go-yaml"
-
+	"github.com/gavel-oj/gavel/internal/config"
 	"github.com/gavel-oj/gavel/internal/judge"
-	"github.com/gavel-oj/gavel/internal/worker"
 )
 
 // Names in the state directory.
@@ -26,39 +19,37 @@ const (
 
 const defaultStateDir = "/var/lib/gavel-worker"
 
-// file is worker.yaml. Secrets do not belong there; the token has a file of
-// its own.
+// file is what enroll writes of worker.yaml. Secrets do not belong there; the
+// token has a file of its own.
 type file struct {
-	URL          string   `yaml:"url,omitempty"`
-	Name         string   `yaml:"name,omitempty"`
-	StateDir     string   `yaml:"state_dir,omitempty"`
-	ScratchDir   string   `yaml:"scratch_dir,omitempty"`
-	Slots        string   `yaml:"slots,omitempty"`
-	Grace        string   `yaml:"grace,omitempty"`
-	CacheBytes   string   `yaml:"cache_bytes,omitempty"`
-	MinFreeBytes string   `yaml:"min_free_bytes,omitempty"`
-	MemoryBytes  string   `yaml:"memory_bytes,omitempty"`
-	Log          string   `yaml:"log,omitempty"`
-	ReadOnly     []string `yaml:"read_only,omitempty"`
+	URL  string `yaml:"url,omitempty"`
+	Name string `yaml:"name,omitempty"`
+}
+
+// workerSettings are the settings of gavel-worker. The address of the arbiter
+// is the whole product's GAVEL_URL.
+var workerSettings = config.Set{
+	Page: "docs/reference/worker.md", Prefix: "GAVEL_WORKER_",
+	Others: []string{"GAVEL_WORKER_CONFIG", "GAVEL_WORKER_TOKEN", "GAVEL_WORKER_TOKEN_FILE", "GAVEL_WORKER_INVITATION"},
+	Settings: []config.Setting{
+		{Key: "url", Env: "GAVEL_URL", Note: "none", Says: "address of the arbiter"},
+		{Key: "name", Env: "GAVEL_WORKER_NAME", Note: "the host's name", Says: "unique name, used when enrolling"},
+		{Key: "state_dir", Env: "GAVEL_WORKER_STATE_DIR", Note: "$STATE_DIRECTORY, else " + defaultStateDir, Says: "token, outbox, cached packages; one process at a time"},
+		{Key: "scratch_dir", Env: "GAVEL_WORKER_SCRATCH_DIR", Note: "scratch in the state directory", Says: "sources, programs and outputs while they are needed"},
+		{Key: "slots", Env: "GAVEL_WORKER_SLOTS", Note: "number of physical cores", Says: "judgings at once; each has a core, and borrows idle ones for its tests", Kind: config.Number, Min: 1, Max: 1024},
+		{Key: "grace", Env: "GAVEL_WORKER_GRACE", Default: "0s", Says: "how long running work may go on after SIGTERM", Kind: config.Duration},
+		{Key: "cache_bytes", Env: "GAVEL_WORKER_CACHE_BYTES", Default: "4GiB", Says: "room for unpacked packages; those in use may exceed it", Kind: config.Size, Min: 1},
+		{Key: "min_free_bytes", Env: "GAVEL_WORKER_MIN_FREE_BYTES", Default: "8MiB", Says: "claim nothing with less room than this in the state or the scratch directory", Kind: config.Size, Min: 1},
+		{Key: "memory_bytes", Env: "GAVEL_WORKER_MEMORY_BYTES", Note: "the machine's, or the container's, less a quarter (at most 2 GiB)", Says: "memory for all programs that run at once, by their limits", Kind: config.Size, Min: 1},
+		{Key: "compile_cache_bytes", Env: "GAVEL_WORKER_COMPILE_CACHE_BYTES", Default: "512MiB", Says: "room for compiled programs, so that a source is compiled once; 0 keeps none", Kind: config.Size},
+		{Key: "no_precompiled_headers", Env: "GAVEL_WORKER_NO_PRECOMPILED_HEADERS", Default: "false", Says: "compile every source from its beginning, and keep no compiled headers", Kind: config.Switch},
+		{Key: "log", Env: "GAVEL_WORKER_LOG", Default: "auto", Says: "json, text, or text at a terminal and JSON elsewhere", Choices: []string{"auto", "json", "text"}},
+		{Key: "read_only", Says: "host directories that boxes see, for languages outside /usr", Kind: config.List, NoFlag: true},
+	},
 }
 
 // given is what one source says: setting → value.
 type given map[string]string
-
-// The settings. Each is a flag (dashes), a variable (GAVEL_WORKER_ and
-// capitals; the address of the arbiter is the whole product's GAVEL_URL) and a
-// key of worker.yaml.
-var settingNames = []string{"url", "name", "state_dir", "scratch_dir", "slots", "grace", "cache_bytes", "min_free_bytes", "memory_bytes", "log"}
-
-// variables that are no settings of worker.yaml.
-var otherVariables = []string{"GAVEL_WORKER_CONFIG", "GAVEL_WORKER_TOKEN", "GAVEL_WORKER_TOKEN_FILE", "GAVEL_WORKER_INVITATION"}
-
-func variable(setting string) string {
-	if setting == "url" {
-		return "GAVEL_URL"
-	}
-	return "GAVEL_WORKER_" + strings.ToUpper(setting)
-}
 
 // settings are the effective ones.
 type settings struct {
@@ -71,6 +62,8 @@ type settings struct {
 	cacheBytes   int64
 	minFreeBytes int64
 	memoryBytes  int64
+	compileCache int64 // below 0: none
+	noHeaders    bool
 	log          string
 	readOnly     []string
 
@@ -89,16 +82,11 @@ type common struct {
 
 // resolve merges flags over environment over file over defaults.
 func resolve(c common, flags given, environ []string) (*settings, error) {
-	env := map[string]string{}
-	for _, kv := range environ {
-		if k, v, ok := strings.Cut(kv, "="); ok && v != "" {
-			env[k] = v
-		}
-	}
+	env := config.Env(environ)
 	flags["url"], flags["state_dir"] = c.URL, c.StateDir
 	s := &settings{
 		token: strings.TrimSpace(env["GAVEL_WORKER_TOKEN"]), tokenFile: env["GAVEL_WORKER_TOKEN_FILE"],
-		invitation: strings.TrimSpace(env["GAVEL_WORKER_INVITATION"]), warnings: unknownVariables(env),
+		invitation: strings.TrimSpace(env["GAVEL_WORKER_INVITATION"]),
 	}
 	if dir := env["CREDENTIALS_DIRECTORY"]; dir != "" && s.tokenFile == "" {
 		if name := filepath.Join(dir, "gavel-worker-token"); exists(name) {
@@ -106,146 +94,40 @@ func resolve(c common, flags given, environ []string) (*settings, error) {
 		}
 	}
 	// The state directory may hold the file, so it is looked for first.
-	stateDir := first(flags["state_dir"], env[variable("state_dir")])
+	stateDir := first(flags["state_dir"], env["GAVEL_WORKER_STATE_DIR"])
 	name, must := first(c.Config, env["GAVEL_WORKER_CONFIG"]), true
 	if name == "" {
 		name, must = filepath.Join(first(stateDir, env["STATE_DIRECTORY"], defaultStateDir), configName), false
 	}
-	fromFile, readOnly, err := readFile(name, must)
+	v, err := workerSettings.Resolve(config.Sources{Flags: flags, Environ: environ, File: name, Must: must})
 	if err != nil {
 		return nil, err
 	}
-	s.readOnly = readOnly
-	get := func(setting string) (value, origin string) {
-		switch {
-		case flags[setting] != "":
-			return flags[setting], "--" + strings.ReplaceAll(setting, "_", "-")
-		case env[variable(setting)] != "":
-			return env[variable(setting)], variable(setting)
-		case fromFile[setting] != "":
-			return fromFile[setting], name + ": " + setting
-		}
-		return "", ""
-	}
-	return s, s.fill(get, env["STATE_DIRECTORY"])
+	return s, s.fill(v, env["STATE_DIRECTORY"])
 }
 
-func (s *settings) fill(get func(string) (string, string), systemdDir string) error {
-	var err error
-	text := func(setting, def string) string {
-		v, _ := get(setting)
-		return first(v, def)
-	}
-	s.url, s.name, s.log = text("url", ""), text("name", ""), text("log", "auto")
-	if s.stateDir, err = filepath.Abs(text("state_dir", first(systemdDir, defaultStateDir))); err != nil {
+func (s *settings) fill(v *config.Values, systemdDir string) (err error) {
+	s.warnings = v.Warnings
+	s.url, s.name, s.log, s.readOnly = v.Text("url"), v.Text("name"), v.Text("log"), v.List("read_only")
+	if s.stateDir, err = filepath.Abs(first(v.Text("state_dir"), systemdDir, defaultStateDir)); err != nil {
 		return err
 	}
-	if s.scratchDir, err = filepath.Abs(text("scratch_dir", filepath.Join(s.stateDir, "scratch"))); err != nil {
+	if s.scratchDir, err = filepath.Abs(first(v.Text("scratch_dir"), filepath.Join(s.stateDir, "scratch"))); err != nil {
 		return err
 	}
-	s.slots = defaultSlots()
-	if v, origin := get("slots"); v != "" {
-		if s.slots, err = strconv.Atoi(v); err != nil || s.slots < 1 || s.slots > 1024 {
-			return usage("give the number of judgings at once, 1 to 1024; the number of cores is a good one", "%s is not a number of slots", origin)
-		}
+	if s.slots = int(v.Number("slots")); s.slots == 0 {
+		s.slots = defaultSlots()
 	}
-	if v, origin := get("grace"); v != "" {
-		if s.grace, err = time.ParseDuration(v); err != nil || s.grace < 0 {
-			return usage("give a duration such as 30s or 5m; 0s hands work back at once", "%s is not a duration", origin)
-		}
+	s.grace = v.Duration("grace")
+	s.cacheBytes, s.minFreeBytes = v.Size("cache_bytes"), v.Size("min_free_bytes")
+	if s.memoryBytes = v.Size("memory_bytes"); s.memoryBytes == 0 {
+		s.memoryBytes = judge.DefaultMemoryBudget()
 	}
-	for _, size := range []struct {
-		setting string
-		to      *int64
-		def     int64
-	}{
-		{"cache_bytes", &s.cacheBytes, worker.DefaultCacheQuotaBytes},
-		{"min_free_bytes", &s.minFreeBytes, worker.DefaultMinFreeBytes},
-		{"memory_bytes", &s.memoryBytes, judge.DefaultMemoryBudget()},
-	} {
-		*size.to = size.def
-		if v, origin := get(size.setting); v != "" {
-			if *size.to, err = parseBytes(v); err != nil {
-				return usage("give a number of bytes, or one with KiB, MiB, GiB or TiB", "%s is not a size", origin)
-			}
-		}
+	if s.compileCache = v.Size("compile_cache_bytes"); s.compileCache == 0 {
+		s.compileCache = -1
 	}
-	if !slices.Contains([]string{"auto", "json", "text"}, s.log) {
-		_, origin := get("log")
-		return usage("choose auto, json or text", "%s names no form of log", origin)
-	}
+	s.noHeaders = v.Switch("no_precompiled_headers")
 	return nil
-}
-
-// readFile reads settings strictly. One that need not exist may be missing.
-func readFile(name string, must bool) (given, []string, error) {
-	b, err := os.ReadFile(name)
-	if errors.Is(err, fs.ErrNotExist) && !must {
-		return given{}, nil, nil
-	}
-	if err != nil {
-		return nil, nil, usage("give a readable file with --config", "the settings cannot be read: %v", err)
-	}
-	var f file
-	if err := yaml.UnmarshalWithOptions(b, &f, yaml.Strict()); err != nil && len(strings.TrimSpace(string(b))) > 0 {
-		return nil, nil, usage("docs/reference/worker.md lists the keys", "%s: %s", name, yaml.FormatError(err, false, true))
-	}
-	return given{
-		"url": f.URL, "name": f.Name, "state_dir": f.StateDir, "scratch_dir": f.ScratchDir, "slots": f.Slots, "grace": f.Grace,
-		"cache_bytes": f.CacheBytes, "min_free_bytes": f.MinFreeBytes, "memory_bytes": f.MemoryBytes, "log": f.Log,
-	}, f.ReadOnly, nil
-}
-
-// unknownVariables warns of variables that look like settings and are none.
-func unknownVariables(env map[string]string) []string {
-	known := slices.Clone(otherVariables)
-	for _, s := range settingNames {
-		known = append(known, variable(s))
-	}
-	var out []string
-	for k := range env {
-		if strings.HasPrefix(k, "GAVEL_WORKER_") && !slices.Contains(known, k) {
-			best := slices.MinFunc(known, func(a, b string) int { return distance(k, a) - distance(k, b) })
-			out = append(out, fmt.Sprintf("the variable %s means nothing; was %s meant?", k, best))
-		}
-	}
-	slices.Sort(out)
-	return out
-}
-
-// distance is the number of edits between two names.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := 1
-			if a[i] == b[j] {
-				cost = 0
-			}
-			diagonal, row[j+1] = row[j+1], min(row[j+1]+1, row[j]+1, diagonal+cost)
-		}
-	}
-	return row[len(b)]
-}
-
-func parseBytes(s string) (int64, error) {
-	shift := 0
-	for i, unit := range []string{"KiB", "MiB", "GiB", "TiB"} {
-		if n, ok := strings.CutSuffix(s, unit); ok {
-			s, shift = strings.TrimSpace(n), 10*(i+1)
-			break
-		}
-	}
-	n, err := strconv.ParseInt(s, 10, 64)
-	if err != nil || n < 1 || n > 1<<62>>shift {
-		return 0, errors.New("not a size")
-	}
-	return n << shift, nil
 }
 
 // logger writes JSON for machines, and lines for a person at a terminal.

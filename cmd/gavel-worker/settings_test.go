@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/gavel-oj/gavel/internal/config"
 )
 
 func TestFlagBeatsEnvironmentBeatsFileBeatsDefault(t *testing.T) {
@@ -96,10 +98,50 @@ func TestTokenComesFromASystemdCredential(t *testing.T) {
 	}
 }
 
-func TestSizes(t *testing.T) {
-	for in, want := range map[string]int64{"1": 1, "8MiB": 8 << 20, "4 GiB": 4 << 30, "0": 0, "-1": 0, "4GB": 0, "": 0, "9000000TiB": 0} {
-		if got, err := parseBytes(in); got != want || (err == nil) != (want != 0) {
-			t.Errorf("%q: %d, %v", in, got, err)
+func TestCompileSpeedSettings(t *testing.T) {
+	for name, tc := range map[string]struct {
+		flags   given
+		environ []string
+		text    string
+		cache   int64
+		none    bool
+	}{
+		"default":     {given{}, nil, "", 512 << 20, false},
+		"file":        {given{}, nil, "compile_cache_bytes: 1GiB\nno_precompiled_headers: true\n", 1 << 30, true},
+		"environment": {given{}, []string{"GAVEL_WORKER_COMPILE_CACHE_BYTES=2MiB", "GAVEL_WORKER_NO_PRECOMPILED_HEADERS=1"}, "compile_cache_bytes: 1GiB\n", 2 << 20, true},
+		"flag":        {given{"compile_cache_bytes": "3KiB", "no_precompiled_headers": "true"}, []string{"GAVEL_WORKER_COMPILE_CACHE_BYTES=2MiB"}, "", 3 << 10, true},
+		"no cache":    {given{"compile_cache_bytes": "0"}, nil, "", -1, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			if err := os.WriteFile(filepath.Join(dir, configName), []byte(tc.text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			s, err := resolve(common{StateDir: dir}, tc.flags, tc.environ)
+			if err != nil || s.compileCache != tc.cache || s.noHeaders != tc.none {
+				t.Errorf("%+v, %v", s, err)
+			}
+		})
+	}
+}
+
+func TestReferencePageListsEverySetting(t *testing.T) {
+	page, err := os.ReadFile("../../docs/reference/worker.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range workerSettings.Settings {
+		row := "| `" + s.Key + "` | "
+		if s.NoFlag {
+			row += "– | – | "
+		} else {
+			row += "`" + s.Flag() + "` | `" + s.Env + "` | "
+		}
+		if s.Default != "" && s.Kind != config.Switch {
+			row += "`" + s.Default + "` | "
+		}
+		if !strings.Contains(string(page), row) {
+			t.Errorf("the page lacks the row %s", row)
 		}
 	}
 }

@@ -176,7 +176,7 @@ func (e *Engine) buildSources(ctx context.Context, box *lazyBox, pkg *problem.Pa
 	if !ok {
 		return nil, faultf(BlameChecker, nil, "checker is written in %q, a language this worker does not have", c.Language)
 	}
-	tools, err := e.toolchain(ctx, box, lang)
+	tools, err := e.toolchain(ctx, box, lang, placeKept)
 	if err != nil {
 		return nil, err
 	}

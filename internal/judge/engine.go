@@ -140,19 +140,19 @@ func (e *Engine) Close() error {
 }
 
 // begin admits one task: it returns a context that also ends with the engine,
-// a core, and what to call when the task is over. The context of one that gives
-// way also ends when a submission needs its place.
-func (e *Engine) begin(ctx context.Context, gives bool) (context.Context, *core, func(), error) {
+// a core, and what to call when the task is over. The context of one whose place
+// is given also ends when a submission needs it.
+func (e *Engine) begin(ctx context.Context, p place) (context.Context, *core, func(), error) {
 	ctx, end, err := e.admit(ctx)
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	if err := e.takeSlot(ctx, gives); err != nil {
+	if err := e.takeSlot(ctx, p); err != nil {
 		end()
 		return nil, nil, nil, err
 	}
 	drop := func() {}
-	if gives {
+	if p == placeGiven {
 		var cancel context.CancelCauseFunc
 		ctx, cancel = context.WithCancelCause(ctx)
 		forget := e.own.hold(cancel)
@@ -174,13 +174,13 @@ func (e *Engine) begin(ctx context.Context, gives bool) (context.Context, *core,
 }
 
 // takeSlot waits for a place among the evaluations.
-func (e *Engine) takeSlot(ctx context.Context, gives bool) error {
+func (e *Engine) takeSlot(ctx context.Context, p place) error {
 	select {
 	case e.slots <- struct{}{}:
 		return nil
 	default:
 	}
-	if !gives {
+	if p == placeKept {
 		defer e.own.wait()()
 	}
 	select {

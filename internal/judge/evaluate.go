@@ -14,7 +14,7 @@ import (
 
 // Judge implements the interface of that name.
 func (e *Engine) Judge(ctx context.Context, task Task, progress func(Progress)) (*Report, error) {
-	ctx, core, end, err := e.begin(ctx, task.gives)
+	ctx, core, end, err := e.begin(ctx, task.place)
 	if err != nil {
 		return nil, err
 	}
@@ -138,7 +138,7 @@ func (v *evaluation) run(ctx context.Context) error {
 // compile compiles the source and decides what is mounted in the run box.
 func (v *evaluation) compile(ctx context.Context) (err error) {
 	defer v.stage("compile", v.e.clock.Now())
-	tools, err := v.e.toolchain(ctx, v.core.compile, v.lang)
+	tools, err := v.e.toolchain(ctx, v.core.compile, v.lang, v.task.place)
 	if err != nil {
 		return err
 	}

@@ -21,6 +21,9 @@ func asFault(ctx context.Context, err error, doing string) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
 	}
+	if errors.Is(err, errGaveWay) {
+		return errGaveWay
+	}
 	if f, ok := errors.AsType[*Fault](err); ok {
 		return f
 	}

@@ -4,15 +4,31 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 )
 
-// errGaveWay ends work of the engine's own (a self-test, a header) whose place
-// a submission needs. It is begun again.
+// errGaveWay ends work of the engine's own (a self-test, a header, a step of
+// preparing a toolchain) whose place a submission needs. It is begun again, and
+// goes on after the last step that was whole.
 var errGaveWay = errors.New("a submission needs the place")
 
-// giveWayTimes is how often such work is begun again before it holds its place
-// to the end, so that a machine that is never idle proves its languages, too.
-const giveWayTimes = 3
+// place says how work holds its place among the evaluations.
+type place int
+
+const (
+	// placeKept is a submission's: to the end.
+	placeKept place = iota
+	// placeGiven is given to a submission that needs it, at once.
+	placeGiven
+	// placeUntilStep is given to a submission when a step is whole.
+	placeUntilStep
+)
+
+// ownPatience is how long the engine's own work gives way at once. After that
+// it may do one step to its end, and then gives way at once for as long again:
+// a machine that is never idle proves its languages, too, and no submission
+// waits for more than one step in all that time.
+const ownPatience = 10 * time.Minute
 
 // ownWork is the engine's own work that holds a place among the evaluations.
 //
@@ -63,13 +79,36 @@ func (o *ownWork) hold(cancel context.CancelCauseFunc) (drop func()) {
 	}
 }
 
+// needed reports whether a submission waits for a place.
+func (o *ownWork) needed() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.waiting > 0
+}
+
+// between is called between two steps of work with such a place.
+func (e *Engine) between(p place) error {
+	if p != placeKept && e.own.needed() {
+		return errGaveWay
+	}
+	return nil
+}
+
 // givingWay does work that gives way to submissions, and begins it again when
-// it had to. work is told whether it still must.
-func givingWay(ctx context.Context, work func(gives bool) error) error {
-	for try := 0; ; try++ {
-		err := work(try < giveWayTimes)
+// it had to. work is told how it holds its place.
+func (e *Engine) givingWay(ctx context.Context, work func(place) error) error {
+	since := e.clock.Now()
+	for {
+		p := placeGiven
+		if e.clock.Now().Sub(since) >= ownPatience {
+			p = placeUntilStep
+		}
+		err := work(p)
 		if !errors.Is(err, errGaveWay) || ctx.Err() != nil {
 			return err
+		}
+		if p == placeUntilStep {
+			since = e.clock.Now()
 		}
 	}
 }

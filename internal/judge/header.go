@@ -108,7 +108,7 @@ func (e *Engine) Precompile(ctx context.Context, languages ...string) error {
 			errs = append(errs, fmt.Errorf("language %q is not known to this engine", id))
 			continue
 		}
-		if err := e.prepareHeader(ctx, lang, false); err != nil {
+		if err := e.prepareHeader(ctx, lang, placeKept); err != nil {
 			errs = append(errs, fmt.Errorf("header of %s: %w", id, err))
 		}
 	}
@@ -125,7 +125,7 @@ func (e *Engine) prepareInBackground(ctx context.Context, languages []*language.
 	go func() {
 		defer end()
 		for _, lang := range languages {
-			err := givingWay(ctx, func(gives bool) error { return e.prepareHeader(ctx, lang, gives) })
+			err := e.givingWay(ctx, func(p place) error { return e.prepareHeader(ctx, lang, p) })
 			if err != nil && ctx.Err() == nil {
 				e.log.Warn("header cannot be compiled ahead: sources are compiled without", "language", lang.ID, "err", err)
 			}
@@ -134,7 +134,7 @@ func (e *Engine) prepareInBackground(ctx context.Context, languages []*language.
 }
 
 // prepareHeader makes lang's header ready, or waits for who does.
-func (e *Engine) prepareHeader(ctx context.Context, lang *language.Language, gives bool) error {
+func (e *Engine) prepareHeader(ctx context.Context, lang *language.Language, p place) error {
 	if lang.Precompile == nil || e.cfg.NoPrecompiledHeaders {
 		return nil
 	}
@@ -166,7 +166,7 @@ func (e *Engine) prepareHeader(ctx context.Context, lang *language.Language, giv
 		}
 	}
 
-	ready, err := e.loadOrMakeHeader(ctx, lang, gives)
+	ready, err := e.loadOrMakeHeader(ctx, lang, p)
 	e.headers.mu.Lock()
 	defer e.headers.mu.Unlock()
 	h.ready, h.err, h.tried = ready, err, e.clock.Now()
@@ -175,14 +175,14 @@ func (e *Engine) prepareHeader(ctx context.Context, lang *language.Language, giv
 	return err
 }
 
-func (e *Engine) loadOrMakeHeader(ctx context.Context, lang *language.Language, gives bool) (*readyHeader, error) {
-	ctx, core, end, err := e.begin(ctx, gives)
+func (e *Engine) loadOrMakeHeader(ctx context.Context, lang *language.Language, p place) (*readyHeader, error) {
+	ctx, core, end, err := e.begin(ctx, p)
 	if err != nil {
 		return nil, err
 	}
 	defer end()
 	from := e.clock.Now()
-	tools, err := e.toolchain(ctx, core.compile, lang)
+	tools, err := e.toolchain(ctx, core.compile, lang, p)
 	if err != nil {
 		return nil, err
 	}

@@ -44,8 +44,8 @@ type Task struct {
 	Package  *problem.Package
 	Limits   Limits
 	Stop     StopRule
-	fresh    bool // the compiler itself is asked, never the cache
-	gives    bool // way to submissions that need its place: ends with errGaveWay
+	fresh    bool  // the compiler itself is asked, never the cache
+	place    place // how it holds its place among the evaluations
 	// Wrong, when set, gets the output of each test that is WA, open at its
 	// start and only until it returns. It is called for several tests at once,
 	// and also for some that are then skipped because an earlier one failed.

@@ -19,7 +19,7 @@ const provenName = "proven"
 
 // provenBefore reports whether lang passed its self-test on this machine as it
 // is now. It makes the toolchain ready, and asks it for its version, in a box.
-func (e *Engine) provenBefore(ctx context.Context, lang *language.Language, gives bool) bool {
+func (e *Engine) provenBefore(ctx context.Context, lang *language.Language, p place) bool {
 	dir, err := e.scratch.toolchain(lang.ID)
 	if err != nil {
 		return false
@@ -28,12 +28,12 @@ func (e *Engine) provenBefore(ctx context.Context, lang *language.Language, give
 	if err != nil {
 		return false
 	}
-	ctx, core, end, err := e.begin(ctx, gives)
+	ctx, core, end, err := e.begin(ctx, p)
 	if err != nil {
 		return false
 	}
 	defer end()
-	if _, err := e.toolchain(ctx, core.compile, lang); err != nil {
+	if _, err := e.toolchain(ctx, core.compile, lang, p); err != nil {
 		return false // the self-test says what is wrong
 	}
 	key, ok := e.provenKey(lang)

@@ -52,8 +52,8 @@ func (e *Engine) SelfTestOf(ctx context.Context, all []*language.Language) ([]Of
 	var wg sync.WaitGroup
 	for i, lang := range all {
 		wg.Go(func() {
-			errs[i] = givingWay(ctx, func(gives bool) (err error) {
-				offers[i], err = e.selfTest(ctx, lang, gives)
+			errs[i] = e.givingWay(ctx, func(p place) (err error) {
+				offers[i], err = e.selfTest(ctx, lang, p)
 				return err
 			})
 		})
@@ -63,10 +63,10 @@ func (e *Engine) SelfTestOf(ctx context.Context, all []*language.Language) ([]Of
 	return offers, errors.Join(errs...)
 }
 
-func (e *Engine) selfTest(ctx context.Context, lang *language.Language, gives bool) (Offer, error) {
+func (e *Engine) selfTest(ctx context.Context, lang *language.Language, p place) (Offer, error) {
 	offer := Offer{Language: lang.ID}
 	from := e.clock.Now()
-	if e.provenBefore(ctx, lang, gives) {
+	if e.provenBefore(ctx, lang, p) {
 		offer.OK, offer.Took = true, e.clock.Now().Sub(from)
 		offer.Version, _ = e.versions.get(lang.ID)
 		return offer, nil
@@ -82,7 +82,7 @@ func (e *Engine) selfTest(ctx context.Context, lang *language.Language, gives bo
 	}
 	report, err := e.Judge(ctx, Task{
 		Source: []byte(lang.SelfTest.Source), SourceName: lang.Source, Language: lang.ID,
-		Package: pkg, Limits: Limits(limits), Stop: StopFirst, fresh: true, gives: gives,
+		Package: pkg, Limits: Limits(limits), Stop: StopFirst, fresh: true, place: p,
 	}, func(Progress) {})
 	offer.Took = e.clock.Now().Sub(from)
 	offer.Version, _ = e.versions.get(lang.ID)

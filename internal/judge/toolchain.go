@@ -2,18 +2,12 @@ package judge
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
-	"time"
 
-	"github.com/gavel-oj/gavel/internal/judge/checker"
 	"github.com/gavel-oj/gavel/internal/language"
 	"github.com/gavel-oj/gavel/internal/sandbox"
 )
@@ -50,7 +44,7 @@ func (c *toolchainCache) entry(id string) *toolchainEntry {
 }
 
 // toolchain is lang's, made in box if it comes to that.
-func (e *Engine) toolchain(ctx context.Context, box *lazyBox, lang *language.Language) (*toolchain, error) {
+func (e *Engine) toolchain(ctx context.Context, box *lazyBox, lang *language.Language, p place) (*toolchain, error) {
 	entry := e.toolchains.entry(lang.ID)
 	select {
 	case entry.making <- struct{}{}:
@@ -61,7 +55,7 @@ func (e *Engine) toolchain(ctx context.Context, box *lazyBox, lang *language.Lan
 	if entry.value != nil {
 		return entry.value, nil
 	}
-	t, err := e.makeToolchain(ctx, box, lang)
+	t, err := e.makeToolchain(ctx, box, lang, p)
 	if err != nil {
 		return nil, err
 	}
@@ -69,7 +63,7 @@ func (e *Engine) toolchain(ctx context.Context, box *lazyBox, lang *language.Lan
 	return t, nil
 }
 
-func (e *Engine) makeToolchain(ctx context.Context, box *lazyBox, lang *language.Language) (*toolchain, error) {
+func (e *Engine) makeToolchain(ctx context.Context, box *lazyBox, lang *language.Language, p place) (*toolchain, error) {
 	mounts, err := languageMounts(lang)
 	if err != nil {
 		return nil, err
@@ -94,7 +88,7 @@ func (e *Engine) makeToolchain(ctx context.Context, box *lazyBox, lang *language
 	if lang.Prepare == nil {
 		return t, nil
 	}
-	prepared, err := e.prepared(ctx, box, lang, t, dir)
+	prepared, err := e.prepared(ctx, box, lang, t, dir, p)
 	if err != nil {
 		return nil, err
 	}
@@ -131,95 +125,4 @@ func writeHelpers(lang *language.Language, dir string) (mounts []sandbox.Mount, 
 		mounts = append(mounts, sandbox.Mount{Host: path, Box: sandbox.ProgramDir + "/" + name})
 	}
 	return mounts, nil
-}
-
-// prepared is the directory with what lang's prepare step left, below dir. One
-// that an earlier engine made of the same step and toolchain is taken.
-func (e *Engine) prepared(ctx context.Context, box *lazyBox, lang *language.Language, t *toolchain, dir string) (string, error) {
-	key, err := prepareKey(lang, t.version)
-	if err != nil {
-		return "", asFault(ctx, err, "identify the toolchain of "+lang.ID)
-	}
-	path := filepath.Join(dir, "prepared-"+key)
-	if fi, err := os.Lstat(path); err == nil && fi.IsDir() {
-		return path, nil
-	}
-	// What is left of other versions, and of a step that was interrupted.
-	old, err := filepath.Glob(filepath.Join(dir, "prepar*-*"))
-	for _, o := range old {
-		err = errors.Join(err, os.RemoveAll(o))
-	}
-	if err != nil {
-		return "", asFault(ctx, err, "remove what was prepared for another version of "+lang.ID)
-	}
-	from := e.clock.Now()
-	unfinished := filepath.Join(dir, "preparing-"+key)
-	if err := makeDir(unfinished); err != nil {
-		return "", asFault(ctx, err, "make a directory for "+lang.ID)
-	}
-	err = e.prepare(ctx, box, lang, t, unfinished)
-	if err == nil {
-		// The name says that it is whole.
-		err = asFault(ctx, os.Rename(unfinished, path), "keep what was prepared for "+lang.ID)
-	}
-	if err != nil {
-		return "", errors.Join(err, os.RemoveAll(unfinished))
-	}
-	e.log.Info("toolchain prepared", "language", lang.ID, "took", e.clock.Now().Sub(from))
-	return path, nil
-}
-
-// prepareKey names all that decides what a prepare step leaves.
-func prepareKey(lang *language.Language, version string) (string, error) {
-	text, err := json.Marshal(struct {
-		Version string
-		Prepare *language.Prepare
-		Helpers map[string]string
-	}{version, lang.Prepare, lang.Helpers})
-	if err != nil {
-		return "", err
-	}
-	sum := sha256.Sum256(text)
-	return hex.EncodeToString(sum[:12]), nil
-}
-
-func (e *Engine) prepare(ctx context.Context, box *lazyBox, lang *language.Language, t *toolchain, dir string) error {
-	var log syncBuffer
-	limits := lang.Prepare.Limits
-	res, err := box.Run(ctx, &sandbox.Spec{
-		Argv:    lang.Prepare.Argv,
-		Env:     lang.PrepareEnv(),
-		Mounts:  t.compile,
-		Stdout:  &log,
-		Stderr:  &log,
-		CopyOut: []sandbox.CopyOut{{Path: language.PreparedTar, MaxBytes: limits.FileBytes}},
-		Limits:  compileLimits(limits),
-		Profile: sandbox.ProfileCompile,
-	})
-	defer closeFiles(res)
-	if err != nil {
-		if f, ok := checker.NotStarted(err); ok {
-			return faultf(BlameToolchain, f.Err, "%s: %s can not be started", lang.ID, lang.Prepare.Argv[0])
-		}
-		return asFault(ctx, err, "prepare "+lang.ID)
-	}
-	why, err := compileFailure(res, limits)
-	if err != nil {
-		return err
-	}
-	text, _ := log.text()
-	f := res.Files[language.PreparedTar]
-	if why == "" && f.State != sandbox.FileOK {
-		why = fmt.Sprintf("%s is %s", language.PreparedTar, strings.ReplaceAll(string(f.State), "_", " "))
-	}
-	if why != "" {
-		return faultf(BlameToolchain, nil, "%s: the prepare step failed after %v: %s", lang.ID, res.CPU.Round(time.Millisecond), joinLog(why, text))
-	}
-	if err := unpackBuilt(f.Content, dir); err != nil {
-		if errors.Is(err, errBadBuilt) {
-			return faultf(BlameToolchain, err, "%s: the prepare step left something that can not be kept", lang.ID)
-		}
-		return asFault(ctx, err, "keep what was prepared for "+lang.ID)
-	}
-	return nil
 }

@@ -25,12 +25,20 @@ import (
 // fakeLanguage is a language x with these lines more.
 func fakeLanguage(t *testing.T, more string) *language.Registry {
 	t.Helper()
+	r, err := language.Load(fstest.MapFS{"x.yaml": {Data: []byte(fakeText("x", more))}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func fakeText(id, more string) string {
 	const limits = "limits: {cpu_ms: 1000, wall_ms: 1000, memory_bytes: 1048576, file_bytes: 1048576, disk_bytes: 1048576, processes: 1}"
-	text := `id: x
+	text := `id: ID
 name: X
-package_codes: [x]
-extensions: [x]
-source: main.x
+package_codes: [ID]
+extensions: [ID]
+source: main.ID
 compile:
   argv: [/usr/bin/env, "{sources}", "{program}"]
   program: prog
@@ -41,11 +49,7 @@ self_test: {source: s, input: "48", output: "48"}
 	if !strings.Contains(more, "\nrun:") && !strings.HasPrefix(more, "run:") {
 		text += "\nrun: {argv: [\"{program}\"], processes: 1}\n"
 	}
-	r, err := language.Load(fstest.MapFS{"x.yaml": {Data: []byte(text)}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r
+	return strings.ReplaceAll(text, "ID", id)
 }
 
 func tarOf(t *testing.T, entries ...tar.Header) sandbox.File {

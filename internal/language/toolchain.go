@@ -45,8 +45,13 @@ type Mount struct {
 // it compiles anything: a warm cache, a helper compiled. It runs in a box
 // without any submission, and leaves PreparedTar, whose files are then shown at
 // PreparedDir to every other step of the language but runs.
+//
+// With Steps it is done in parts, so that it can be interrupted: Argv runs once
+// for each, with the step's words appended, finds what the earlier ones left
+// below PreparedDir/1, PreparedDir/2 and so on, and leaves what it adds.
 type Prepare struct {
 	Argv   []string      `yaml:"argv"`
+	Steps  [][]string    `yaml:"steps"`
 	Env    []string      `yaml:"env"`
 	Limits CompileLimits `yaml:"limits"`
 }
@@ -145,6 +150,11 @@ func (l *Language) toolchainProblems() (errs []error) {
 	}
 	if len(l.Prepare.Argv) == 0 || !strings.HasPrefix(l.Prepare.Argv[0], "/usr/") {
 		errs = append(errs, fmt.Errorf("prepare.argv must start with an absolute path below /usr"))
+	}
+	for i, words := range l.Prepare.Steps {
+		if len(words) == 0 {
+			errs = append(errs, fmt.Errorf("prepare.steps: step %d has no words", i+1))
+		}
 	}
 	for _, entry := range l.Prepare.Env {
 		if !validEnv.MatchString(entry) {
