@@ -1,14 +1,15 @@
 -- The life of a lease. Every statement is conditional on what its caller
 -- believes, works on a batch given as parallel arrays, finds each job by
 -- primary key from a lateral sub-select (so no plan can turn into a scan driven
--- by the batch), and returns the rows that matched: the rest was not so.
+-- by the batch), and returns the rows that matched: the rest was not so. The id
+-- is compared three times so that every plan begins with the jobs of the batch:
+-- joined by anything that they have in common with others, such as the
+-- generation, each meets each that is open.
 
 -- name: GrantLeases :many
 -- Leader's dispatch loop. I1: only a pending job of the generation that the
 -- leader saw; I8: only while the term is still the leader's. A fresh lease
--- lives for the confirmation time only, until its first heartbeat. The id is
--- compared three times so that every plan begins with the jobs of the batch:
--- all have the same generation, and joined by that each meets each that waits.
+-- lives for the confirmation time only, until its first heartbeat.
 with input as (
   select unnest(@job_ids::bigint[]) as job_id, unnest(@lease_gens::bigint[]) as lease_gen,
          unnest(@lease_tokens::uuid[]) as lease_token, unnest(@worker_ids::bigint[]) as worker_id,
@@ -75,7 +76,8 @@ with input as (
 )
 update jobs j set lease_expires_at = now() + sqlc.arg(ttl)::interval, confirmed = true
   from located l
- where j.id = l.id and j.state = 'leased' and j.lease_token = l.lease_token and j.worker_id = l.worker_id
+ where j.id = any(@job_ids::bigint[]) and j.id = l.job_id and j.id = l.id
+   and j.state = 'leased' and j.lease_token = l.lease_token and j.worker_id = l.worker_id
 returning j.id as job_id, j.lease_token;
 
 -- name: RecordResults :many
@@ -93,7 +95,8 @@ with input as (
    cross join lateral (select j.id from jobs j where j.id = i.job_id offset 0) x
 ), won as (
   delete from jobs j using located l
-   where j.id = l.id and j.state = 'leased' and j.lease_token = l.lease_token and j.worker_id = l.worker_id
+   where j.id = any(@job_ids::bigint[]) and j.id = l.job_id and j.id = l.id
+     and j.state = 'leased' and j.lease_token = l.lease_token and j.worker_id = l.worker_id
   returning j.id, j.lease_gen, j.lease_token, j.judging_id, j.submission_id
 ), judged as (
   update judgings g

@@ -133,7 +133,8 @@ with input as (
 )
 update jobs j set lease_expires_at = now() + $1::interval, confirmed = true
   from located l
- where j.id = l.id and j.state = 'leased' and j.lease_token = l.lease_token and j.worker_id = l.worker_id
+ where j.id = any($2::bigint[]) and j.id = l.job_id and j.id = l.id
+   and j.state = 'leased' and j.lease_token = l.lease_token and j.worker_id = l.worker_id
 returning j.id as job_id, j.lease_token
 `
 
@@ -423,12 +424,13 @@ type GrantLeasesRow struct {
 // The life of a lease. Every statement is conditional on what its caller
 // believes, works on a batch given as parallel arrays, finds each job by
 // primary key from a lateral sub-select (so no plan can turn into a scan driven
-// by the batch), and returns the rows that matched: the rest was not so.
+// by the batch), and returns the rows that matched: the rest was not so. The id
+// is compared three times so that every plan begins with the jobs of the batch:
+// joined by anything that they have in common with others, such as the
+// generation, each meets each that is open.
 // Leader's dispatch loop. I1: only a pending job of the generation that the
 // leader saw; I8: only while the term is still the leader's. A fresh lease
-// lives for the confirmation time only, until its first heartbeat. The id is
-// compared three times so that every plan begins with the jobs of the batch:
-// all have the same generation, and joined by that each meets each that waits.
+// lives for the confirmation time only, until its first heartbeat.
 func (q *Queries) GrantLeases(ctx context.Context, db DBTX, arg *GrantLeasesParams) ([]*GrantLeasesRow, error) {
 	rows, err := db.Query(ctx, grantLeases,
 		arg.JobIds,
@@ -738,7 +740,8 @@ with input as (
    cross join lateral (select j.id from jobs j where j.id = i.job_id offset 0) x
 ), won as (
   delete from jobs j using located l
-   where j.id = l.id and j.state = 'leased' and j.lease_token = l.lease_token and j.worker_id = l.worker_id
+   where j.id = any($1::bigint[]) and j.id = l.job_id and j.id = l.id
+     and j.state = 'leased' and j.lease_token = l.lease_token and j.worker_id = l.worker_id
   returning j.id, j.lease_gen, j.lease_token, j.judging_id, j.submission_id
 ), judged as (
   update judgings g
