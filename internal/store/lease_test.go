@@ -21,7 +21,7 @@ const attemptCap = 3
 // fixture is a database with one worker, one problem and a term.
 type fixture struct {
 	*store.DB
-	t        *testing.T
+	t        testing.TB
 	workerID int64
 	problem  int64
 	token    int64
@@ -29,7 +29,7 @@ type fixture struct {
 	term     int64
 }
 
-func newFixture(t *testing.T) *fixture {
+func newFixture(t testing.TB) *fixture {
 	f := &fixture{DB: open(t, store.Options{}), t: t, digest: "sha256:" + fmt.Sprintf("%064d", 0)}
 	ctx := t.Context()
 	for sql, into := range map[string]*int64{

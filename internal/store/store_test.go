@@ -17,7 +17,7 @@ import (
 
 func TestMain(m *testing.M) { storetest.Main(m) }
 
-func open(t *testing.T, opts store.Options) *store.DB {
+func open(t testing.TB, opts store.Options) *store.DB {
 	t.Helper()
 	db, err := store.Open(t.Context(), storetest.DB(t), opts)
 	if err != nil {
