@@ -3,13 +3,11 @@ package main
 import (
 	"context"
 	"errors"
-	"os"
-	"path/filepath"
 
 	"github.com/gavel-oj/gavel/internal/apperr"
-	"github.com/gavel-oj/gavel/internal/judge"
 	"github.com/gavel-oj/gavel/internal/judge/langtest"
 	"github.com/gavel-oj/gavel/internal/language"
+	"github.com/gavel-oj/gavel/internal/sandbox"
 	"github.com/gavel-oj/gavel/internal/sandbox/linuxbox"
 )
 
@@ -42,7 +40,7 @@ type languageTestCmd struct {
 }
 
 // Run implements the command.
-func (c *languageTestCmd) Run(ctx context.Context, w world) (err error) {
+func (c *languageTestCmd) Run(ctx context.Context, w world) error {
 	s, err := resolve(c.common, given{}, w.environ)
 	if err != nil {
 		return err
@@ -60,29 +58,13 @@ func (c *languageTestCmd) Run(ctx context.Context, w world) (err error) {
 	}
 	ctx, stop := untilSignal(ctx, w)
 	defer stop()
-	// Not the worker's own scratch directory: one may be running.
-	scratch, err := os.MkdirTemp("", "gavel-language-test")
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(scratch)) }()
-	if err := os.Chmod(scratch, 0o755); err != nil {
-		return err
-	}
 	log := s.logger(w)
-	provider, err := linuxbox.Open(linuxbox.Config{Log: log, ReadOnly: s.readOnly, TempDir: scratch})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, provider.Close()) }()
-	engine, err := judge.New(judge.Config{
-		Provider: provider, Slots: s.slots, Languages: registry, ScratchDir: filepath.Join(scratch, "judge"), Logger: log,
-	})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, engine.Close()) }()
-	results, err := langtest.Run(ctx, engine, languages)
+	results, err := langtest.InBoxes(ctx, langtest.Boxes{
+		Open: func(tempDir string) (sandbox.Provider, error) {
+			return linuxbox.Open(linuxbox.Config{Log: log, ReadOnly: s.readOnly, TempDir: tempDir})
+		},
+		Slots: s.slots, Languages: registry, Logger: log,
+	}, languages)
 	if err != nil {
 		return err
 	}

@@ -20,6 +20,8 @@ type commands struct {
 
 	Up    cli.UpCmd    `cmd:"" help:"Start everything on this machine: a private PostgreSQL, the arbiter, a worker; judge the examples."`
 	Serve cli.ServeCmd `cmd:"" help:"Run an arbiter on an existing PostgreSQL."`
+
+	Config cli.ConfigCmd `cmd:"" help:"Look at the settings of serve and up, and check them."`
 }
 
 func main() {

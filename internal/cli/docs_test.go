@@ -38,3 +38,39 @@ func TestReferenceNamesEveryCommandAndFlag(t *testing.T) {
 		t.Error("the page names other defaults than the program")
 	}
 }
+
+func TestConfigurationPageListsEverySetting(t *testing.T) {
+	page, err := os.ReadFile("../../docs/reference/configuration.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := 0
+	for line := range strings.Lines(string(page)) {
+		if strings.HasPrefix(line, "| `") && strings.Contains(line, "` | `--") {
+			rows++
+		}
+	}
+	settings := cli.Settings("serve").Settings
+	for _, s := range settings {
+		who := "both"
+		if !cli.Concerns("up", s.Key) {
+			who = "serve"
+		} else if !cli.Concerns("serve", s.Key) {
+			who = "up"
+		}
+		value := s.Note
+		if s.Default != "" {
+			value = "`" + s.Default + "`"
+		}
+		if s.Key == "data_dir" {
+			value += "; up: `.data`"
+		}
+		row := "| `" + s.Key + "` | `" + s.Flag() + "` | `" + s.Env + "` | " + value + " | " + who + " | " + s.Says + " |"
+		if !strings.Contains(string(page), row) {
+			t.Errorf("the page lacks\n%s", row)
+		}
+	}
+	if rows != len(settings) {
+		t.Errorf("the page has %d rows, there are %d settings", rows, len(settings))
+	}
+}

@@ -10,6 +10,7 @@ import (
 	"github.com/gavel-oj/gavel/client"
 	"github.com/gavel-oj/gavel/gavelapi"
 	"github.com/gavel-oj/gavel/internal/apperr"
+	"github.com/gavel-oj/gavel/internal/config"
 )
 
 // Exit codes. They are a contract (docs/reference/exit-codes.md): codes may be
@@ -51,6 +52,14 @@ func usage(hint, format string, args ...any) *Error {
 
 func failed(hint, format string, args ...any) *Error {
 	return &Error{Code: ExitFailed, Hint: hint, Message: fmt.Sprintf(format, args...)}
+}
+
+// configError makes a mistake in the settings one of usage.
+func configError(err error) error {
+	if c, ok := errors.AsType[*config.Error](err); ok {
+		return withCause(err, usage(c.Hint, "%s", c.Message))
+	}
+	return err
 }
 
 // statusExits turns the arbiter's refusals into exit codes; others are

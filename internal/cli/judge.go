@@ -164,7 +164,7 @@ func (cmd *JudgeCmd) engine(dir string, sources int, languages *language.Registr
 	if err != nil {
 		return nil, nil, err
 	}
-	jobs := len(slices.DeleteFunc(slices.Clone(cpus), func(c sandbox.CPU) bool { return c.Sibling }))
+	jobs := physical(cpus)
 	if cmd.Jobs > len(cpus) {
 		return nil, nil, usage("programs that share a CPU measure nothing", "--jobs %d is more than this machine's %d CPUs", cmd.Jobs, len(cpus))
 	} else if cmd.Jobs > 0 {
@@ -189,6 +189,11 @@ func (cmd *JudgeCmd) engine(dir string, sources int, languages *language.Registr
 		return nil, nil, errors.Join(err, provider.Close())
 	}
 	return engine, func() error { return errors.Join(engine.Close(), provider.Close()) }, nil
+}
+
+// physical counts the cores, of which each CPU is one thread.
+func physical(cpus []sandbox.CPU) int {
+	return len(slices.DeleteFunc(slices.Clone(cpus), func(c sandbox.CPU) bool { return c.Sibling }))
 }
 
 // boxError says why there are no boxes here.

@@ -29,8 +29,14 @@ func TestMain(m *testing.M) {
 		"gavel": func() {
 			ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 			defer stop()
-			grammar := &struct{ cli.Commands }{}
-			s := cli.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv}
+			grammar := &struct {
+				cli.Commands
+
+				Up     cli.UpCmd     `cmd:""`
+				Serve  cli.ServeCmd  `cmd:""`
+				Config cli.ConfigCmd `cmd:""`
+			}{}
+			s := cli.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv, Environ: os.Environ()}
 			s.OutTerminal, s.ErrTerminal = os.Getenv("TEST_TERMINAL") == "1", os.Getenv("TEST_TERMINAL") == "1"
 			os.Exit(cli.Run(ctx, grammar, &grammar.Globals, os.Args[1:], s))
 		},

@@ -3,53 +3,79 @@ package cli
 import (
 	"io"
 	"log/slog"
-	"time"
 
 	"github.com/lmittmann/tint"
 
+	"github.com/gavel-oj/gavel/internal/config"
 	"github.com/gavel-oj/gavel/internal/lease"
 	"github.com/gavel-oj/gavel/internal/serve"
 )
 
-// ServeCmd runs an arbiter on a database that is there already.
+// ServeCmd runs an arbiter on a database that is there already. Each of its
+// flags is a setting; settingsOf has their defaults and variables.
 type ServeCmd struct {
-	DatabaseURL  string        `name:"database-url" env:"GAVEL_DATABASE_URL" placeholder:"URL" help:"PostgreSQL to keep every fact in ($$GAVEL_DATABASE_URL)."`
-	DataDir      string        `name:"data-dir" env:"GAVEL_DATA_DIR" default:"/var/lib/gavel" placeholder:"DIR" help:"Where packages are kept."`
-	Listen       string        `name:"listen" env:"GAVEL_LISTEN" default:"127.0.0.1:7272" placeholder:"ADDR" help:"Address to listen on."`
-	TLSCert      string        `name:"tls-cert" env:"GAVEL_TLS_CERT" placeholder:"FILE" help:"Certificate chain (PEM); without one the arbiter speaks plain HTTP, for a proxy in front of it."`
-	TLSKey       string        `name:"tls-key" env:"GAVEL_TLS_KEY" placeholder:"FILE" help:"Private key of the certificate (PEM)."`
-	TokenFile    string        `name:"admin-token-file" env:"GAVEL_ADMIN_TOKEN_FILE" placeholder:"FILE" help:"Write a new administrator's token here (mode 0600) when the file does not hold a good one."`
-	LeaseTTL     time.Duration `name:"lease-ttl" env:"GAVEL_LEASE_TTL" default:"60s" help:"How long a lease lives without a heartbeat."`
-	Heartbeat    time.Duration `name:"heartbeat" env:"GAVEL_HEARTBEAT" default:"5s" help:"How often workers heartbeat; three must fit into a lease."`
-	AttemptCap   int           `name:"attempts" env:"GAVEL_ATTEMPTS" default:"3" help:"Lost or failed attempts before a submission becomes a system error."`
-	MaxUploadMiB int64         `name:"max-upload-mib" env:"GAVEL_MAX_UPLOAD_MIB" default:"1024" help:"Largest problem package."`
-	MaxBodyMiB   int64         `name:"max-body-mib" env:"GAVEL_MAX_BODY_MIB" default:"4" help:"Largest body of any other call; a result may be four times that."`
+	Config          string `placeholder:"FILE" help:"Settings file ($$GAVEL_CONFIG; default /etc/gavel/gavel.yaml, if it is there). Flags and GAVEL_* variables win over it."`
+	DatabaseURL     string `name:"database-url" placeholder:"URL" help:"PostgreSQL to keep every fact in ($$GAVEL_DATABASE_URL)."`
+	DatabaseURLFile string `name:"database-url-file" placeholder:"FILE" help:"File that holds the database's URL: others can see command lines."`
+	DataDir         string `name:"data-dir" placeholder:"DIR" help:"Where packages are kept (default /var/lib/gavel)."`
+	Listen          string `name:"listen" placeholder:"ADDR" help:"Address to listen on (default 127.0.0.1:7272)."`
+	TLSCert         string `name:"tls-cert" placeholder:"FILE" help:"Certificate chain (PEM); without one the arbiter speaks plain HTTP, for a proxy in front of it."`
+	TLSKey          string `name:"tls-key" placeholder:"FILE" help:"Private key of the certificate (PEM)."`
+	AdminTokenFile  string `name:"admin-token-file" placeholder:"FILE" help:"Write a new administrator's token here (mode 0600) when the file does not hold a good one."`
+	LeaseTTL        string `name:"lease-ttl" placeholder:"TIME" help:"How long a lease lives without a heartbeat (default 60s)."`
+	Heartbeat       string `name:"heartbeat" placeholder:"TIME" help:"How often workers heartbeat; three must fit into a lease (default 5s)."`
+	Attempts        string `name:"attempts" placeholder:"N" help:"Lost or failed attempts before a submission becomes a system error (default 3)."`
+	MaxUploadMiB    string `name:"max-upload-mib" placeholder:"N" help:"Largest problem package (default 1024)."`
+	MaxBodyMiB      string `name:"max-body-mib" placeholder:"N" help:"Largest body of any other call; a result may be four times that (default 4)."`
+}
+
+// checkServe is what the settings must be together.
+func checkServe(v *config.Values) error {
+	if v.Text("database_url") == "" {
+		return usage("set --database-url or GAVEL_DATABASE_URL; gavel up brings a database of its own", "no database is given")
+	}
+	if (v.Text("tls_cert") == "") != (v.Text("tls_key") == "") {
+		return usage("give both tls_cert and tls_key, or none", "a TLS certificate needs its key")
+	}
+	if err := leaseSettings(v).Validate(); err != nil {
+		return usage("change lease_ttl, heartbeat or attempts", "%v", err)
+	}
+	return nil
+}
+
+func leaseSettings(v *config.Values) lease.Settings {
+	s := lease.DefaultSettings
+	s.TTL, s.Heartbeat, s.AttemptCap = v.Duration("lease_ttl"), v.Duration("heartbeat"), int(v.Number("attempts"))
+	s.Confirm = min(s.Confirm, s.TTL)
+	return s
 }
 
 // Run implements the command.
 func (c *ServeCmd) Run(a *App) error {
-	if c.DatabaseURL == "" {
-		return usage("set --database-url or GAVEL_DATABASE_URL; gavel up brings a database of its own", "no database is given")
+	v, err := a.resolve("serve", c.Config, map[string]string{
+		"database_url": c.DatabaseURL, "database_url_file": c.DatabaseURLFile, "data_dir": c.DataDir, "listen": c.Listen,
+		"tls_cert": c.TLSCert, "tls_key": c.TLSKey, "admin_token_file": c.AdminTokenFile, "lease_ttl": c.LeaseTTL,
+		"heartbeat": c.Heartbeat, "attempts": c.Attempts, "max_upload_mib": c.MaxUploadMiB, "max_body_mib": c.MaxBodyMiB,
+	})
+	if err != nil {
+		return err
 	}
-	if c.MaxUploadMiB < 1 {
-		return usage("give a number from 1 on", "--max-upload-mib must be positive")
+	if err := checkServe(v); err != nil {
+		return err
 	}
-	if c.MaxBodyMiB < 1 {
-		return usage("give a number from 1 on", "--max-body-mib must be positive")
-	}
-	settings := lease.DefaultSettings
-	settings.TTL, settings.Heartbeat, settings.AttemptCap = c.LeaseTTL, c.Heartbeat, c.AttemptCap
-	settings.Confirm = min(settings.Confirm, settings.TTL)
 	log := slog.New(logHandler(a.Err, a.ErrTerminal && a.style.err))
+	for _, w := range v.Warnings {
+		log.Warn("setting ignored", "reason", w)
+	}
 	srv, err := serve.Start(a.Ctx, serve.Config{
-		DatabaseURL: c.DatabaseURL, DataDir: c.DataDir, Listen: c.Listen, TLSCert: c.TLSCert, TLSKey: c.TLSKey,
-		MaxUpload: c.MaxUploadMiB << 20, MaxBody: c.MaxBodyMiB << 20, Lease: settings, Logger: log,
+		DatabaseURL: v.Text("database_url"), DataDir: v.Text("data_dir"), Listen: v.Text("listen"), TLSCert: v.Text("tls_cert"), TLSKey: v.Text("tls_key"),
+		MaxUpload: v.Number("max_upload_mib") << 20, MaxBody: v.Number("max_body_mib") << 20, Lease: leaseSettings(v), Logger: log,
 	})
 	if err != nil {
 		return serverError(err)
 	}
-	if c.TokenFile != "" {
-		if _, err := srv.AdminToken(a.Ctx, c.TokenFile); err != nil {
+	if file := v.Text("admin_token_file"); file != "" {
+		if _, err := srv.AdminToken(a.Ctx, file); err != nil {
 			_ = srv.Close(a.Ctx) // the reason to stop is the one below
 			return serverError(err)
 		}

@@ -20,29 +20,37 @@ import (
 
 // UpCmd starts everything on this machine.
 type UpCmd struct {
-	DataDir   string `name:"data-dir" default:".data" placeholder:"DIR" help:"Where everything is kept: database, packages, the worker's files, logs, the administrator's token."`
-	Listen    string `name:"listen" default:"127.0.0.1:7272" placeholder:"ADDR" help:"Address to listen on; port 0 picks a free one."`
-	Slots     int    `name:"slots" placeholder:"N" help:"Submissions judged at once; 0 lets the worker choose from the machine's cores."`
+	Config    string `placeholder:"FILE" help:"Settings file ($$GAVEL_CONFIG; default gavel.yaml in the data directory, if it is there). Flags and GAVEL_* variables win over it."`
+	DataDir   string `name:"data-dir" placeholder:"DIR" help:"Where everything is kept: database, packages, the worker's files, logs, the administrator's token (default .data)."`
+	Listen    string `name:"listen" placeholder:"ADDR" help:"Address to listen on; port 0 picks a free one (default 127.0.0.1:7272)."`
+	Slots     string `name:"slots" placeholder:"N" help:"Submissions judged at once; 0, the default, lets the worker choose from the machine's cores."`
 	NoSamples bool   `name:"no-samples" help:"Do not import and judge the example problems."`
 	Once      bool   `name:"once" help:"Stop when the examples are judged; exit code 0 when every verdict is as declared."`
 }
 
 // Run implements the command.
 func (c *UpCmd) Run(a *App) error {
-	if c.Slots < 0 {
-		return usage("give a number from 1 on, or 0", "--slots cannot be negative")
+	flags := map[string]string{"data_dir": c.DataDir, "listen": c.Listen, "slots": c.Slots}
+	if c.NoSamples {
+		flags["no_samples"] = "true"
 	}
+	v, err := a.resolve("up", c.Config, flags)
+	if err != nil {
+		return err
+	}
+	a.warn(v)
+	dataDir := v.Text("data_dir")
 	worker, err := findWorker()
 	if err != nil {
 		return err
 	}
-	log, closeLog, err := a.serverLog(c.DataDir)
+	log, closeLog, err := a.serverLog(dataDir)
 	if err != nil {
 		return err
 	}
 	defer closeLog()
-	cfg := up.Config{DataDir: c.DataDir, Listen: c.Listen, Slots: c.Slots, Worker: worker, Once: c.Once, Logger: log, Environ: a.Environ}
-	if !c.NoSamples {
+	cfg := up.Config{DataDir: dataDir, Listen: v.Text("listen"), Slots: int(v.Number("slots")), Worker: worker, Once: c.Once, Logger: log, Environ: a.Environ}
+	if !v.Switch("no_samples") {
 		if cfg.Examples, err = examples.Problems(); err != nil {
 			return err
 		}
@@ -51,7 +59,7 @@ func (c *UpCmd) Run(a *App) error {
 	err = up.Run(a.Ctx, cfg, view)
 	view.live.clear()
 	if errors.Is(err, up.ErrNotAsDeclared) {
-		return &Error{Code: ExitFailed, Message: err.Error(), Hint: "the rows marked ✗ above; gavel.log and worker.log in " + c.DataDir + " say more"}
+		return &Error{Code: ExitFailed, Message: err.Error(), Hint: "the rows marked ✗ above; gavel.log and worker.log in " + dataDir + " say more"}
 	}
 	if err == nil && a.Ctx.Err() != nil {
 		a.note("stopped")
