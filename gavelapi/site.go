@@ -161,7 +161,12 @@ type WorkerInfo struct {
 	ID           int64        `json:"id"`
 	Name         string       `json:"name"`
 	Pool         string       `json:"pool"`
-	State        string       `json:"state" enum:"idle,busy,offline,disabled"`
+	Rank         int          `json:"rank" doc:"of its pool: a lower one is preferred"`
+	State        string       `json:"state" enum:"idle,busy,draining,paused,offline"`
+	Away         string       `json:"away,omitempty" doc:"why it gets no work, though it may be online"`
+	AwayUntil    *time.Time   `json:"away_until,omitempty"`
+	Tags         []string     `json:"tags,omitempty"`
+	Lanes        []string     `json:"lanes,omitempty" doc:"the only lanes it takes; absent is all"`
 	Slots        int          `json:"slots"`
 	Leases       int          `json:"leases"`
 	LastSeenAt   *time.Time   `json:"last_seen_at,omitempty"`

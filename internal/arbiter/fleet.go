@@ -3,6 +3,7 @@ package arbiter
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"slices"
 	"time"
 
@@ -51,7 +52,7 @@ func orEmpty(s *string) string {
 // enlist tells dispatch what a worker can do and whether it is away. Needs l.mu.
 func (l *leadership) enlist(id int64, now time.Time) {
 	p := l.presence[id]
-	if p == nil || !l.isOnline(id, now) {
+	if p == nil || !l.isOnline(id, now) || l.settings[id] != nil && l.settings[id].Disabled {
 		l.board.RemoveWorker(id)
 		return
 	}
@@ -69,15 +70,16 @@ func (l *leadership) enlist(id int64, now time.Time) {
 				w.Lanes = append(w.Lanes, lane)
 			}
 		}
-		w.Away = awayReason(s)
+		w.Away = awayReason(s.Away, s.AwayNote, s.AwayUntil)
 	}
 	l.board.SetWorker(w, now)
 }
 
-// awayReason says why an operator's settings give a worker nothing.
-func awayReason(s *storedb.FleetSettingsRow) string {
+// awayReason says why an operator's settings give a worker nothing; "" when
+// they do not.
+func awayReason(away, note string, until *time.Time) string {
 	var reason string
-	switch s.Away {
+	switch away {
 	case "":
 		return ""
 	case "draining":
@@ -85,11 +87,11 @@ func awayReason(s *storedb.FleetSettingsRow) string {
 	default:
 		reason = "an operator has paused it"
 	}
-	if s.AwayNote != "" {
-		reason += ": " + s.AwayNote
+	if note != "" {
+		reason += ": " + note
 	}
-	if s.AwayUntil != nil {
-		reason += ", until " + s.AwayUntil.UTC().Format("2006-01-02 15:04 MST")
+	if until != nil {
+		reason += ", until " + until.UTC().Format("2006-01-02 15:04 MST")
 	}
 	return reason
 }
@@ -110,12 +112,38 @@ func (l *leadership) muster(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read the settings of workers: %w", err)
 	}
+	brakes, err := l.a.q.ListBrakes(ctx, l.a.db.Pool)
+	if err != nil {
+		return fmt.Errorf("read brakes: %w", err)
+	}
 	now := l.a.clock.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.adopt(rows)
 	l.takeRoll(now)
+	l.brake(brakes)
 	return nil
+}
+
+// brake tells dispatch what operators hold. Needs l.mu.
+func (l *leadership) brake(rows []*storedb.ListBrakesRow) {
+	b := dispatch.Brakes{Lanes: map[dispatch.Lane]string{}, Languages: map[string]string{}, Problems: map[int64]string{}}
+	for _, r := range rows {
+		switch r.Kind {
+		case "lane":
+			if lane, ok := dispatch.ParseLane(r.Name); ok {
+				b.Lanes[lane] = r.Reason
+			}
+		case "language":
+			b.Languages[r.Name] = r.Reason
+		case "problem":
+			b.Problems[r.ProblemID] = r.Reason
+		}
+	}
+	if !reflect.DeepEqual(b, l.brakes) {
+		l.brakes = b
+		l.board.SetBrakes(b)
+	}
 }
 
 // takeRoll brings dispatch up to date about every worker seen in this term.

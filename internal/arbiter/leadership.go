@@ -50,6 +50,8 @@ type leadership struct {
 	claims   int64                               // numbers given to claims
 	// loopedAt is when the dispatch loop last came round; readiness looks at it.
 	loopedAt time.Time
+	// pace is about how long a job takes from its grant to its result.
+	pace time.Duration
 	// rolledAt is when dispatch was last told who is there.
 	rolledAt time.Time
 }
@@ -154,6 +156,10 @@ func (l *leadership) rebuild(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read the settings of workers: %w", err)
 	}
+	brakes, err := l.a.q.ListBrakes(ctx, l.a.db.Pool)
+	if err != nil {
+		return fmt.Errorf("read brakes: %w", err)
+	}
 	leased, err := l.a.q.LeasedJobs(ctx, l.a.db.Pool)
 	if err != nil {
 		return fmt.Errorf("read leased jobs: %w", err)
@@ -166,6 +172,7 @@ func (l *leadership) rebuild(ctx context.Context) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.adopt(settings)
+	l.brake(brakes)
 	l.forgetLeases()
 	for _, f := range failed {
 		l.failedBy[f.JobID] = append(l.failedBy[f.JobID], f.WorkerID)

@@ -201,8 +201,12 @@ func (a *Arbiter) Release(ctx context.Context, p auth.Principal, req gavelapi.Re
 // finish forgets a lease whose job is final.
 func (l *leadership) finish(token uuid.UUID, jobID int64) {
 	l.mu.Lock()
-	if h := l.letGo(token); h == nil || h.job.Lane == dispatch.Rejudge {
+	h := l.letGo(token)
+	if h == nil || h.job.Lane == dispatch.Rejudge {
 		l.rejudged.Store(true)
+	}
+	if h != nil {
+		l.paced(l.a.clock.Now().Sub(h.registered))
 	}
 	delete(l.failedBy, jobID)
 	l.board.RemoveJob(jobID)

@@ -2,6 +2,7 @@ package arbiter
 
 import (
 	"context"
+	"maps"
 	"sync"
 	"time"
 
@@ -94,4 +95,10 @@ func (c *tokenCache) put(hash [32]byte, p auth.Principal) {
 		clear(c.known) // only good tokens get in, so this is rare
 	}
 	c.known[hash] = knownToken{p, c.clock.Now().Add(tokenTrusted)}
+}
+
+func (c *tokenCache) forgetWorker(id int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	maps.DeleteFunc(c.known, func(_ [32]byte, k knownToken) bool { return k.principal.WorkerID == id })
 }

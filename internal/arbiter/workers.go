@@ -61,39 +61,67 @@ func (a *Arbiter) Invite(ctx context.Context, p auth.Principal, inv gavelapi.New
 
 // Workers implements httpapi.Service.
 func (a *Arbiter) Workers(ctx context.Context) (gavelapi.WorkerList, error) {
-	list := gavelapi.WorkerList{Workers: []gavelapi.WorkerInfo{}}
-	rows, err := a.q.ListWorkers(ctx, a.db.Pool)
-	if err != nil {
-		return list, unavailable(err, "list workers")
+	list, err := a.listWorkers(ctx, "")
+	return gavelapi.WorkerList{Workers: list}, err
+}
+
+// Worker implements httpapi.Service.
+func (a *Arbiter) Worker(ctx context.Context, name string) (gavelapi.WorkerInfo, error) {
+	if name == "" {
+		return gavelapi.WorkerInfo{}, noWorker(name)
 	}
-	now := a.clock.Now()
+	list, err := a.listWorkers(ctx, name)
+	if err == nil && len(list) == 0 {
+		err = noWorker(name)
+	}
+	if err != nil {
+		return gavelapi.WorkerInfo{}, err
+	}
+	return list[0], nil
+}
+
+func noWorker(name string) error {
+	return apperr.New(apperr.NotFound, "gavel worker list shows all", "there is no worker %q", name)
+}
+
+// listWorkers lists one worker, or all when the name is empty.
+func (a *Arbiter) listWorkers(ctx context.Context, name string) ([]gavelapi.WorkerInfo, error) {
+	rows, err := a.q.ListWorkers(ctx, a.db.Pool, name)
+	if err != nil {
+		return nil, unavailable(err, "list workers")
+	}
 	online := map[int64]bool{}
 	if l := a.current.Load(); l != nil {
 		l.mu.Lock()
-		for _, w := range l.onlineWorkers(now) {
+		for _, w := range l.onlineWorkers(a.clock.Now()) {
 			online[w.ID] = true
 		}
 		l.mu.Unlock()
 	}
+	list := make([]gavelapi.WorkerInfo, 0, len(rows))
 	for _, r := range rows {
 		w := gavelapi.WorkerInfo{
-			ID: r.ID, Name: r.Name, Pool: r.Pool, Slots: int(r.Slots), Leases: int(r.Leases),
+			ID: r.ID, Name: r.Name, Pool: r.Pool, Rank: int(r.Rank), Slots: int(r.Slots), Leases: int(r.Leases), Tags: r.Tags, Lanes: r.Lanes,
 			LastSeenAt: utc(r.LastSeenAt), EnrolledAt: r.EnrolledAt.UTC(),
+			Away: awayReason(r.Away, r.AwayNote, r.AwayUntil),
+		}
+		if r.Away != "" {
+			w.AwayUntil = utc(r.AwayUntil)
 		}
 		if err := json.Unmarshal(r.Capabilities, &w.Capabilities); err != nil {
-			return list, fmt.Errorf("stored capabilities of worker %d: %w", r.ID, err)
+			return nil, fmt.Errorf("stored capabilities of worker %d: %w", r.ID, err)
 		}
 		switch {
-		case r.Disabled:
-			w.State = "disabled"
 		case !online[r.ID]:
 			w.State = "offline"
+		case r.Away != "":
+			w.State = r.Away
 		case w.Leases > 0:
 			w.State = "busy"
 		default:
 			w.State = "idle"
 		}
-		list.Workers = append(list.Workers, w)
+		list = append(list, w)
 	}
 	return list, nil
 }

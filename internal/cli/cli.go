@@ -36,7 +36,10 @@ type Commands struct {
 	Rejudge    RejudgeCmd    `cmd:"" help:"Judge submissions again, see what would change, apply it."`
 	Account    AccountCmd    `cmd:"" help:"Look at what a user has solved."`
 	Problem    ProblemCmd    `cmd:"" help:"Publish problem packages and look at them."`
-	Worker     WorkerCmd     `cmd:"" help:"Look at workers and invite new ones."`
+	Worker     WorkerCmd     `cmd:"" help:"Look at workers, invite, drain, pause, label and remove them."`
+	Pool       PoolCmd       `cmd:"" help:"Say which workers are preferred."`
+	Queue      QueueCmd      `cmd:"" help:"Look at what waits, hold it, let it go, put something in front."`
+	Audit      AuditCmd      `cmd:"" help:"Look at what operators did."`
 	Language   LanguageCmd   `cmd:"" help:"List languages and who offers them."`
 	Judge      JudgeCmd      `cmd:"" help:"Judge sources on a package here, without a server."`
 	Doctor     DoctorCmd     `cmd:"" help:"Check this machine and the arbiter, and say how to fix what is missing."`

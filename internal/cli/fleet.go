@@ -12,6 +12,12 @@ import (
 type WorkerCmd struct {
 	List   WorkerListCmd   `cmd:"" help:"List workers."`
 	Invite WorkerInviteCmd `cmd:"" help:"Make a one-time invitation for a new worker."`
+	Show   WorkerShowCmd   `cmd:"" help:"Show one worker."`
+	Drain  WorkerDrainCmd  `cmd:"" help:"Give it nothing new; what runs goes on."`
+	Pause  WorkerPauseCmd  `cmd:"" help:"The same, for somebody who wants it back."`
+	Resume WorkerResumeCmd `cmd:"" help:"Give it work again."`
+	Label  WorkerLabelCmd  `cmd:"" help:"Set its pool, tags and lanes."`
+	Remove WorkerRemoveCmd `cmd:"" help:"Remove it; its token is refused, what it holds goes to others."`
 }
 
 // WorkerListCmd is `gavel worker list`.

@@ -67,6 +67,8 @@ func stateColor(s string) color {
 		return dim
 	case "busy", "idle":
 		return green
+	case "draining", "paused":
+		return yellow
 	}
 	return plain
 }

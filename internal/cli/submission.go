@@ -19,6 +19,7 @@ type SubmissionCmd struct {
 	Source SubmissionSourceCmd `cmd:"" help:"Print the source of one, or write its files to a directory."`
 	Cancel SubmissionCancelCmd `cmd:"" help:"Cancel one that is not judged yet."`
 
+	Explain SubmissionExplainCmd `cmd:"" help:"Say why one waits, worker by worker, or how it went."`
 	Rejudge SubmissionRejudgeCmd `cmd:"" help:"Judge one again; the new verdict replaces the old one when it is there."`
 }
 
@@ -161,7 +162,7 @@ const manyTests = 25
 
 // printSubmission prints one with all there is to say.
 func (a *App) printSubmission(s *gavelapi.Submission) error {
-	if a.Output != "table" && a.Output != "wide" {
+	if a.machine() {
 		return a.printSubmissions([]gavelapi.Submission{*s}, s)
 	}
 	w := bufio.NewWriter(a.Out)

@@ -23,6 +23,7 @@ type SubmitCmd struct {
 	Language string   `short:"l" placeholder:"ID" help:"Language; by default guessed from the file's ending (see: gavel language list)."`
 	User     string   `placeholder:"NAME" help:"Who hands it in, as your site calls them."`
 	StopRule string   `enum:"first,all," default:"" placeholder:"RULE" help:"first: stop at the first failing test (default); all: run every test."`
+	Priority string   `enum:"contest,practice," default:"" placeholder:"CLASS" help:"contest goes before practice (default)."`
 	Wait     bool     `short:"w" help:"Wait for the verdict."`
 	FailOn   string   `enum:"wrong," default:"" placeholder:"wrong" help:"wrong: wait, and exit 8 unless the verdict is AC."`
 }
@@ -45,7 +46,7 @@ func (cmd *SubmitCmd) Run(app *App) error {
 			return err
 		}
 	}
-	in := gavelapi.NewSubmission{Problem: cmd.Problem, Language: lang, User: cmd.User, StopRule: cmd.StopRule}
+	in := gavelapi.NewSubmission{Problem: cmd.Problem, Language: lang, User: cmd.User, StopRule: cmd.StopRule, Priority: cmd.Priority}
 	if main != "-" {
 		in.SourceName = filepath.Base(main)
 	}

@@ -51,6 +51,9 @@ func printItems[T any](a *App, items []T, whole any, id func(T) string, cols []c
 	return w.Flush()
 }
 
+// machine says whether the output is for programs.
+func (a *App) machine() bool { return a.Output != "table" && a.Output != "wide" }
+
 func (a *App) json(v any, indent string) error {
 	enc := json.NewEncoder(a.Out)
 	enc.SetEscapeHTML(false)

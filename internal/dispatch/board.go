@@ -112,7 +112,7 @@ func New(p Policy) *Board {
 }
 
 // AddJob makes a job wait. One that waits already is replaced by a later
-// generation; one that is out is ignored unless the generation shows that its
+// generation or another class; one that is out is ignored unless the generation shows that its
 // lease has ended meanwhile.
 func (b *Board) AddJob(j Job) {
 	if o := b.out[j.ID]; o != nil {
@@ -122,7 +122,7 @@ func (b *Board) AddJob(j Job) {
 		b.letGo(j.ID, o)
 	}
 	if r := b.jobs[j.ID]; r != nil {
-		if j.Gen <= r.gen {
+		if j.Gen < r.gen || j.Gen == r.gen && j.Class == r.place.class {
 			return
 		}
 		b.RemoveJob(j.ID)

@@ -399,6 +399,16 @@ func TestAddingIsIdempotentAndTheLaterGenerationCounts(t *testing.T) {
 	}
 }
 
+func TestABumpedJobGoesFirst(t *testing.T) {
+	b := add(fleet(anna(5)), cpp(1), cpp(2))
+	bumped := cpp(2)
+	bumped.Class = ClassBumped
+	b.AddJob(bumped)
+	if got := granted(b, start); !cmp.Equal(got, []int64{2, 1}) {
+		t.Errorf("the order is %v", got)
+	}
+}
+
 func TestWhatALostGrantHeldIsFreeAgain(t *testing.T) {
 	b := add(fleet(anna(1)), cpp(1))
 	grants, _ := b.Match(start, 10)

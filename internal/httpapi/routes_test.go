@@ -43,7 +43,19 @@ var everyRoute = []struct {
 	{"get-submission", call{method: "GET", path: "/v1/submissions/1?wait=25s", token: apitest.SiteToken}, 200, `"state":"judging"`},
 	{"get-submission-source", call{method: "GET", path: "/v1/submissions/1/source", token: apitest.SiteToken}, 200, `"files":[{"name":"main"`},
 	{"list-submissions", call{method: "GET", path: "/v1/submissions?problem=aplusb&limit=200", token: apitest.AdminToken}, 200, `"submissions":[{"id":1`},
+	{"explain-submission", call{method: "GET", path: "/v1/submissions/1/explain", token: apitest.SiteToken}, 200, `"reason":"all of its slots are busy"`},
+	{"bump-submission", call{method: "POST", path: "/v1/submissions/1/bump", token: apitest.AdminToken, body: `{"reason":"finals"}`}, 200, `"id":1`},
 	{"cancel-submission", call{method: "POST", path: "/v1/submissions/1/cancel", token: apitest.SiteToken}, 200, `"state":"cancelled"`},
+	{"get-worker", call{method: "GET", path: "/v1/workers/home-pc", token: apitest.AdminToken}, 200, `"pool":"home"`},
+	{"change-worker", call{method: "POST", path: "/v1/workers/home-pc/state", token: apitest.AdminToken, body: `{"action":"pause","note":"games"}`}, 200, `"state":"paused"`},
+	{"label-worker", call{method: "PUT", path: "/v1/workers/home-pc/labels", token: apitest.AdminToken, body: `{"tags":["exam"]}`}, 200, `"tags":["exam"]`},
+	{"set-pool", call{method: "PUT", path: "/v1/pools/home", token: apitest.AdminToken, body: `{"rank":1}`}, 200, `"rank":1`},
+	{"list-pools", call{method: "GET", path: "/v1/pools", token: apitest.AdminToken}, 200, `"name":"home"`},
+	{"set-brake", call{method: "POST", path: "/v1/queue/brakes", token: apitest.AdminToken, body: `{"kind":"lane","name":"rejudge","reason":"finals"}`}, 200, `"reason":"finals"`},
+	{"get-queue", call{method: "GET", path: "/v1/queue", token: apitest.SiteToken}, 200, `"jobs":3`},
+	{"release-brake", call{method: "DELETE", path: "/v1/queue/brakes/lane/rejudge", token: apitest.AdminToken}, 200, `"brakes":[]`},
+	{"remove-worker", call{method: "DELETE", path: "/v1/workers/server-1?reason=sold", token: apitest.AdminToken}, 204, ``},
+	{"list-audit", call{method: "GET", path: "/v1/audit?limit=1", token: apitest.AdminToken}, 200, `"action":"worker.pause"`},
 	{"start-rejudge", call{method: "POST", path: "/v1/rejudges", token: apitest.AdminToken, body: `{"filter":{"problem":"aplusb"},"reason":"weak tests"}`}, 201, `"state":"running"`},
 	{"rejudge-submission", call{method: "POST", path: "/v1/submissions/1/rejudge", token: apitest.AdminToken, body: `{"reason":"odd"}`}, 200, `"apply":"at_once"`},
 	{"list-rejudges", call{method: "GET", path: "/v1/rejudges?limit=1", token: apitest.SiteToken}, 200, `"next":"at-1"`},
@@ -116,7 +128,8 @@ func TestRoutesRefuseTokensOfOtherKinds(t *testing.T) {
 	doc := r.document()
 	for _, c := range everyRoute {
 		path, _, _ := strings.Cut(c.call.path, "?")
-		path = strings.NewReplacer(apitest.Digest, "{digest}", "/1", "/{id}", "/2/", "/{id}/", "/ann", "/{user}", "aplusb", "{name}").Replace(path)
+		path = strings.NewReplacer(apitest.Digest, "{digest}", "/1", "/{id}", "/2/", "/{id}/", "/ann", "/{user}", "aplusb", "{name}",
+			"home-pc", "{name}", "server-1", "{name}", "pools/home", "pools/{name}", "lane/rejudge", "{kind}/{name}").Replace(path)
 		op, ok := doc.Paths[path][strings.ToLower(c.call.method)]
 		if !ok {
 			t.Fatalf("no %s %s in the document", c.call.method, path)

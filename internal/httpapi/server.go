@@ -100,6 +100,7 @@ func newServer(cfg Config) *server {
 	s.workerRoutes()
 	s.submissionRoutes()
 	s.rejudgeRoutes()
+	s.operatorRoutes()
 	s.problemRoutes()
 	s.fleetRoutes()
 	s.plainRoutes()

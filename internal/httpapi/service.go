@@ -53,6 +53,21 @@ type Service interface {
 	// CancelSubmission cancels what is not final; apperr.Conflict otherwise.
 	CancelSubmission(ctx context.Context, p auth.Principal, id int64) (gavelapi.Submission, error)
 
+	// Worker, ChangeWorker, LabelWorker and RemoveWorker are apperr.NotFound
+	// for a name that nobody has. Each change is written to the audit trail.
+	Worker(ctx context.Context, name string) (gavelapi.WorkerInfo, error)
+	ChangeWorker(ctx context.Context, p auth.Principal, name string, c gavelapi.WorkerChange) (gavelapi.WorkerInfo, error)
+	LabelWorker(ctx context.Context, p auth.Principal, name string, l gavelapi.WorkerLabels) (gavelapi.WorkerInfo, error)
+	RemoveWorker(ctx context.Context, p auth.Principal, name, reason string) error
+	Pools(ctx context.Context) (gavelapi.PoolList, error)
+	SetPool(ctx context.Context, p auth.Principal, name string, s gavelapi.PoolSettings) (gavelapi.Pool, error)
+	Queue(ctx context.Context) (gavelapi.Queue, error)
+	SetBrake(ctx context.Context, p auth.Principal, b gavelapi.Brake) error
+	ReleaseBrake(ctx context.Context, p auth.Principal, kind, name, reason string) error
+	// BumpSubmission is apperr.Conflict for what does not wait.
+	BumpSubmission(ctx context.Context, p auth.Principal, id int64, reason string) (gavelapi.Submission, error)
+	Audit(ctx context.Context, subject, cursor string, limit int) (gavelapi.AuditList, error)
+	Explain(ctx context.Context, id int64) (gavelapi.Explanation, error)
 	// StartRejudge plans a rejudge and returns at once; apperr.Conflict when
 	// everything selected is in another one already.
 	StartRejudge(ctx context.Context, p auth.Principal, n gavelapi.NewRejudge) (gavelapi.Rejudge, error)

@@ -65,6 +65,9 @@ type Fake struct {
 	keys     map[string]keyed
 	problems []gavelapi.ProblemInfo
 	rejudges []gavelapi.Rejudge
+	pools    []gavelapi.Pool
+	brakes   []gavelapi.Brake
+	audit    []gavelapi.AuditEntry
 	released bool
 	recorded bool
 }

@@ -27,9 +27,11 @@ insert into workers (name, pool) values (@name, @pool) on conflict (name) do not
 select id, name, pool, disabled, session, slots, last_seen_at from workers where id = $1;
 
 -- name: ListWorkers :many
-select w.id, w.name, w.pool, w.disabled, w.slots, w.capabilities, w.enrolled_at, w.last_seen_at,
+select w.id, w.name, w.pool, coalesce(p.rank, 100)::int as rank, w.slots, w.capabilities, w.enrolled_at, w.last_seen_at,
+       w.tags, w.lanes, (case when w.away_until <= now() then '' else w.away end)::text as away, w.away_note, w.away_until,
        (select count(*) from jobs j where j.state = 'leased' and j.worker_id = w.id) as leases
-  from workers w order by w.name;
+  from workers w left join pools p on p.name = w.pool
+ where not w.disabled and (sqlc.arg(name)::text = '' or w.name = sqlc.arg(name)::text) order by w.name;
 
 -- name: SeeWorkers :execrows
 -- Leader, about once a second: what the claims and heartbeats of the last
@@ -47,6 +49,6 @@ update workers set last_seen_at = now() where id = any(@ids::bigint[]);
 -- name: FleetSettings :many
 -- Leader: what operators have said of each worker and its pool. An absence
 -- that has a time ends by itself.
-select w.id, w.pool, coalesce(p.rank, 100)::int as rank, w.tags, w.lanes,
+select w.id, w.pool, coalesce(p.rank, 100)::int as rank, w.tags, w.lanes, w.disabled,
        (case when w.away_until <= now() then '' else w.away end)::text as away, w.away_note, w.away_until
   from workers w left join pools p on p.name = w.pool;

@@ -32,6 +32,25 @@ type Attempt struct {
 	WorkID       *int64
 }
 
+type Audit struct {
+	ID      int64
+	At      time.Time
+	TokenID *int64
+	Action  string
+	Subject string
+	Reason  string
+	Details json.RawMessage
+}
+
+type Brake struct {
+	Kind      string
+	Name      string
+	ProblemID *int64
+	Reason    string
+	CreatedBy *int64
+	CreatedAt time.Time
+}
+
 type IdempotencyKey struct {
 	TokenID      int64
 	Key          string

@@ -14,7 +14,7 @@ import (
 )
 
 const fleetSettings = `-- name: FleetSettings :many
-select w.id, w.pool, coalesce(p.rank, 100)::int as rank, w.tags, w.lanes,
+select w.id, w.pool, coalesce(p.rank, 100)::int as rank, w.tags, w.lanes, w.disabled,
        (case when w.away_until <= now() then '' else w.away end)::text as away, w.away_note, w.away_until
   from workers w left join pools p on p.name = w.pool
 `
@@ -25,6 +25,7 @@ type FleetSettingsRow struct {
 	Rank      int32
 	Tags      []string
 	Lanes     []string
+	Disabled  bool
 	Away      string
 	AwayNote  string
 	AwayUntil *time.Time
@@ -47,6 +48,7 @@ func (q *Queries) FleetSettings(ctx context.Context, db DBTX) ([]*FleetSettingsR
 			&i.Rank,
 			&i.Tags,
 			&i.Lanes,
+			&i.Disabled,
 			&i.Away,
 			&i.AwayNote,
 			&i.AwayUntil,
@@ -112,25 +114,32 @@ func (q *Queries) InsertWorker(ctx context.Context, db DBTX, arg *InsertWorkerPa
 }
 
 const listWorkers = `-- name: ListWorkers :many
-select w.id, w.name, w.pool, w.disabled, w.slots, w.capabilities, w.enrolled_at, w.last_seen_at,
+select w.id, w.name, w.pool, coalesce(p.rank, 100)::int as rank, w.slots, w.capabilities, w.enrolled_at, w.last_seen_at,
+       w.tags, w.lanes, (case when w.away_until <= now() then '' else w.away end)::text as away, w.away_note, w.away_until,
        (select count(*) from jobs j where j.state = 'leased' and j.worker_id = w.id) as leases
-  from workers w order by w.name
+  from workers w left join pools p on p.name = w.pool
+ where not w.disabled and ($1::text = '' or w.name = $1::text) order by w.name
 `
 
 type ListWorkersRow struct {
 	ID           int64
 	Name         string
 	Pool         string
-	Disabled     bool
+	Rank         int32
 	Slots        int32
 	Capabilities json.RawMessage
 	EnrolledAt   time.Time
 	LastSeenAt   *time.Time
+	Tags         []string
+	Lanes        []string
+	Away         string
+	AwayNote     string
+	AwayUntil    *time.Time
 	Leases       int64
 }
 
-func (q *Queries) ListWorkers(ctx context.Context, db DBTX) ([]*ListWorkersRow, error) {
-	rows, err := db.Query(ctx, listWorkers)
+func (q *Queries) ListWorkers(ctx context.Context, db DBTX, name string) ([]*ListWorkersRow, error) {
+	rows, err := db.Query(ctx, listWorkers, name)
 	if err != nil {
 		return nil, err
 	}
@@ -142,11 +151,16 @@ func (q *Queries) ListWorkers(ctx context.Context, db DBTX) ([]*ListWorkersRow, 
 			&i.ID,
 			&i.Name,
 			&i.Pool,
-			&i.Disabled,
+			&i.Rank,
 			&i.Slots,
 			&i.Capabilities,
 			&i.EnrolledAt,
 			&i.LastSeenAt,
+			&i.Tags,
+			&i.Lanes,
+			&i.Away,
+			&i.AwayNote,
+			&i.AwayUntil,
 			&i.Leases,
 		); err != nil {
 			return nil, err

@@ -1,0 +1,116 @@
+package gavelapi
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// WorkerChange is the body of POST /v1/workers/{name}/state: an operator takes
+// a worker out of work or puts it back. It is kept by the arbiter, so neither
+// side's restart undoes it.
+type WorkerChange struct {
+	Action string     `json:"action" enum:"drain,pause,resume" doc:"drain and pause both give it nothing new and let what runs finish; pause says that somebody wants it back"`
+	Note   string     `json:"note,omitempty" maxLength:"500" doc:"why; shown wherever the worker is"`
+	Until  *time.Time `json:"until,omitempty" doc:"when it ends by itself"`
+	// ForSeconds is until, counted from the arbiter's now.
+	ForSeconds int64 `json:"for_seconds,omitempty" minimum:"0" maximum:"31536000" doc:"the same, counted from now"`
+}
+
+// WorkerLabels is the body of PUT /v1/workers/{name}/labels. What is absent stays.
+type WorkerLabels struct {
+	Pool  string   `json:"pool,omitempty" maxLength:"64"`
+	Tags  []string `json:"tags,omitempty" maxItems:"32" doc:"all its tags; an empty list takes them off"`
+	Lanes []string `json:"lanes,omitempty" maxItems:"4" doc:"the only lanes it takes: run, judge, prepare, rejudge; an empty list means all"`
+}
+
+// Pool is a group of workers with a preference.
+type Pool struct {
+	Name    string `json:"name"`
+	Rank    int    `json:"rank" doc:"work goes to the lowest rank that has somebody able and free; 100 unless set"`
+	Note    string `json:"note,omitempty"`
+	Workers int    `json:"workers"`
+}
+
+// PoolList lists pools, the most preferred first.
+type PoolList struct {
+	Pools []Pool `json:"pools"`
+}
+
+// PoolSettings is the body of PUT /v1/pools/{name}.
+type PoolSettings struct {
+	Rank int    `json:"rank" minimum:"0" maximum:"10000"`
+	Note string `json:"note,omitempty" maxLength:"500"`
+}
+
+// Queue is what waits, and what operators hold.
+type Queue struct {
+	Waiting []QueueCount `json:"waiting"`
+	Brakes  []Brake      `json:"brakes"`
+	// Leader is false when this arbiter does not lead; Waiting is then empty.
+	Leader bool `json:"leader"`
+}
+
+// QueueCount is a number of waiting jobs.
+type QueueCount struct {
+	Lane     string `json:"lane"`
+	Language string `json:"language,omitempty"`
+	Jobs     int    `json:"jobs"`
+}
+
+// Brake holds waiting work of one lane, language or problem until it is taken off.
+type Brake struct {
+	Kind   string     `json:"kind" enum:"lane,language,problem"`
+	Name   string     `json:"name" minLength:"1" maxLength:"64"`
+	Reason string     `json:"reason" minLength:"1" maxLength:"500"`
+	Since  *time.Time `json:"since,omitempty" readOnly:"true"`
+}
+
+// Reason is the body of requests that only need to say why.
+type Reason struct {
+	Reason string `json:"reason,omitempty" maxLength:"500"`
+}
+
+// Explanation is why a submission waits, or how it went.
+type Explanation struct {
+	SubmissionID int64  `json:"submission_id"`
+	State        string `json:"state"`
+	Summary      string `json:"summary" doc:"one line"`
+	// Lane to EstimateMS are set while it waits.
+	Lane       string            `json:"lane,omitempty"`
+	Priority   string            `json:"priority,omitempty" doc:"bumped, contest or practice"`
+	Position   int               `json:"position,omitempty" doc:"1 goes next among those that compete for the same workers"`
+	EstimateMS int64             `json:"estimate_ms,omitempty" doc:"rough; 0 when nothing is known"`
+	Workers    []WorkerReason    `json:"workers" doc:"while it waits: what keeps each worker online from taking it"`
+	History    []ExplanationStep `json:"history" doc:"what happened, in order"`
+}
+
+// WorkerReason is the rule that keeps a worker from taking a job; empty when
+// nothing but the order does.
+type WorkerReason struct {
+	Worker string `json:"worker"`
+	Reason string `json:"reason,omitempty"`
+}
+
+// ExplanationStep is something that happened to a submission.
+type ExplanationStep struct {
+	At   time.Time `json:"at"`
+	Text string    `json:"text"`
+}
+
+// AuditEntry is something that an operator did.
+type AuditEntry struct {
+	ID      int64           `json:"id"`
+	At      time.Time       `json:"at"`
+	TokenID int64           `json:"token_id" doc:"who: the token used"`
+	Token   string          `json:"token,omitempty" doc:"its note"`
+	Action  string          `json:"action" doc:"e.g. worker.drain"`
+	Subject string          `json:"subject"`
+	Reason  string          `json:"reason,omitempty"`
+	Details json.RawMessage `json:"details,omitempty"`
+}
+
+// AuditList is a page, newest first.
+type AuditList struct {
+	Entries []AuditEntry `json:"entries"`
+	Next    string       `json:"next,omitempty"`
+}

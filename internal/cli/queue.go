@@ -1,0 +1,182 @@
+package cli
+
+import (
+	"fmt"
+
+	"github.com/gavel-oj/gavel/client"
+	"github.com/gavel-oj/gavel/gavelapi"
+)
+
+// QueueCmd is `gavel queue`.
+type QueueCmd struct {
+	Show   QueueShowCmd   `cmd:"" help:"Count what waits, and list what is held."`
+	Pause  QueuePauseCmd  `cmd:"" help:"Hold waiting work: all of it, or of a lane, a language or a problem."`
+	Resume QueueResumeCmd `cmd:"" help:"Let held work go."`
+	Bump   QueueBumpCmd   `cmd:"" help:"Put a waiting submission in front."`
+}
+
+// held says what a brake is about; exactly one is given, or none for all lanes.
+type held struct {
+	Lane     string `xor:"what" placeholder:"LANE" help:"run, judge, prepare or rejudge."`
+	Language string `xor:"what" short:"l" placeholder:"ID" help:"A language."`
+	Problem  string `xor:"what" short:"p" placeholder:"NAME" help:"A problem."`
+	All      bool   `xor:"what" help:"Every lane."`
+}
+
+// brakes lists them as kind and name.
+func (h held) brakes() ([]gavelapi.Brake, error) {
+	switch {
+	case h.Lane != "":
+		return []gavelapi.Brake{{Kind: "lane", Name: h.Lane}}, nil
+	case h.Language != "":
+		return []gavelapi.Brake{{Kind: "language", Name: h.Language}}, nil
+	case h.Problem != "":
+		return []gavelapi.Brake{{Kind: "problem", Name: h.Problem}}, nil
+	case h.All:
+		return []gavelapi.Brake{{Kind: "lane", Name: "run"}, {Kind: "lane", Name: "judge"}, {Kind: "lane", Name: "prepare"}, {Kind: "lane", Name: "rejudge"}}, nil
+	}
+	return nil, usage("give --lane, --language, --problem or --all", "what is meant?")
+}
+
+// QueueShowCmd is `gavel queue show`.
+type QueueShowCmd struct{}
+
+// Run implements kong's command.
+func (cmd *QueueShowCmd) Run(app *App) error {
+	c, err := app.connect()
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	q, err := c.Queue(app.Ctx)
+	if err != nil {
+		return err
+	}
+	return app.printQueue(q)
+}
+
+// QueuePauseCmd is `gavel queue pause`.
+type QueuePauseCmd struct {
+	held
+	Reason string `required:"" placeholder:"TEXT" help:"Why; whoever asks why a submission waits reads it."`
+}
+
+// Run implements kong's command.
+func (cmd *QueuePauseCmd) Run(app *App) error {
+	return cmd.each(app, func(c *client.Client, b gavelapi.Brake) (*gavelapi.Queue, error) {
+		b.Reason = cmd.Reason
+		return c.QueuePause(app.Ctx, b)
+	})
+}
+
+// QueueResumeCmd is `gavel queue resume`.
+type QueueResumeCmd struct {
+	held
+	Reason string `placeholder:"TEXT" help:"Why; kept in the audit trail."`
+}
+
+// Run implements kong's command.
+func (cmd *QueueResumeCmd) Run(app *App) error {
+	return cmd.each(app, func(c *client.Client, b gavelapi.Brake) (*gavelapi.Queue, error) {
+		return c.QueueResume(app.Ctx, b.Kind, b.Name, cmd.Reason)
+	})
+}
+
+func (h held) each(app *App, call func(*client.Client, gavelapi.Brake) (*gavelapi.Queue, error)) error {
+	brakes, err := h.brakes()
+	if err != nil {
+		return err
+	}
+	c, err := app.connect()
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	var q *gavelapi.Queue
+	for _, b := range brakes {
+		if q, err = call(c, b); err != nil {
+			return err
+		}
+	}
+	return app.printQueue(q)
+}
+
+func (a *App) printQueue(q *gavelapi.Queue) error {
+	type row struct{ what, name, count, note string }
+	var rows []row
+	for _, c := range q.Waiting {
+		rows = append(rows, row{c.Lane, c.Language, fmt.Sprint(c.Jobs), "waiting"})
+	}
+	for _, b := range q.Brakes {
+		rows = append(rows, row{b.Kind, b.Name, "", "held: " + b.Reason})
+	}
+	switch {
+	case a.machine():
+	case !q.Leader:
+		a.note("this arbiter does not lead; ask the leader what waits")
+	case len(rows) == 0:
+		a.note("nothing waits, and nothing is held")
+		return nil
+	}
+	return printItems(a, rows, q, func(r row) string { return r.what + "/" + r.name }, []column[row]{
+		{name: "LANE OR KIND", cell: func(r row) cell { return text(r.what) }},
+		{name: "LANGUAGE OR NAME", flex: 12, cell: func(r row) cell { return text(orDash(r.name)) }},
+		{name: "JOBS", right: true, cell: func(r row) cell { return text(r.count) }},
+		{name: "STATE", flex: 20, cell: func(r row) cell { return text(r.note) }},
+	})
+}
+
+// QueueBumpCmd is `gavel queue bump`.
+type QueueBumpCmd struct {
+	ID     int64  `arg:"" help:"Number of the submission."`
+	Reason string `placeholder:"TEXT" help:"Why; kept in the audit trail."`
+}
+
+// Run implements kong's command.
+func (cmd *QueueBumpCmd) Run(app *App) error {
+	c, err := app.connect()
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	s, err := c.SubmissionBump(app.Ctx, cmd.ID, cmd.Reason)
+	if err != nil {
+		return err
+	}
+	return app.printSubmissions([]gavelapi.Submission{*s}, s)
+}
+
+// AuditCmd is `gavel audit`.
+type AuditCmd struct {
+	List AuditListCmd `cmd:"" help:"List what operators did, newest first."`
+}
+
+// AuditListCmd is `gavel audit list`.
+type AuditListCmd struct {
+	Subject string `placeholder:"NAME" help:"Only what was done to this, e.g. a worker."`
+	Limit   int    `short:"n" default:"20" help:"At most so many, up to 200."`
+}
+
+// Run implements kong's command.
+func (cmd *AuditListCmd) Run(app *App) error {
+	if cmd.Limit < 1 || cmd.Limit > 200 {
+		return usage("give 1 to 200", "--limit is out of range")
+	}
+	c, err := app.connect()
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	list, err := c.AuditList(app.Ctx, cmd.Subject, "", cmd.Limit)
+	if err != nil {
+		return err
+	}
+	type E = gavelapi.AuditEntry
+	return printItems(app, list.Entries, list, func(e E) string { return fmt.Sprint(e.ID) }, []column[E]{
+		{name: "AT (UTC)", cell: func(e E) cell { return text(instant(e.At)) }},
+		{name: "BY", flex: 8, cell: func(e E) cell { return text(orDash(e.Token)) }},
+		{name: "ACTION", cell: func(e E) cell { return text(e.Action) }},
+		{name: "SUBJECT", flex: 12, cell: func(e E) cell { return text(e.Subject) }},
+		{name: "REASON", flex: 20, cell: func(e E) cell { return text(e.Reason) }},
+	})
+}
