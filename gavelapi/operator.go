@@ -19,8 +19,8 @@ type WorkerChange struct {
 // WorkerLabels is the body of PUT /v1/workers/{name}/labels. What is absent stays.
 type WorkerLabels struct {
 	Pool  string   `json:"pool,omitempty" maxLength:"64"`
-	Tags  []string `json:"tags,omitempty" maxItems:"32" doc:"all its tags; an empty list takes them off"`
-	Lanes []string `json:"lanes,omitempty" maxItems:"4" doc:"the only lanes it takes: run, judge, prepare, rejudge; an empty list means all"`
+	Tags  []string `json:"tags,omitzero" maxItems:"32" doc:"all its tags; an empty list takes them off"`
+	Lanes []string `json:"lanes,omitzero" maxItems:"4" doc:"the only lanes it takes: run, judge, prepare, rejudge; an empty list means all"`
 }
 
 // Pool is a group of workers with a preference.
