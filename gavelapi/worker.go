@@ -43,7 +43,7 @@ type Capabilities struct {
 	Build       string          `json:"build" doc:"version of the worker program"`
 	Kernel      string          `json:"kernel"`
 	MemoryMeter string          `json:"memory_meter" doc:"cgroup1, cgroup2 or rusage"`
-	Sandbox     string          `json:"sandbox" doc:"cgroup layout: v1, v2 or hybrid"`
+	Sandbox     string          `json:"sandbox" doc:"cgroup layout: v1, v2 or hybrid; none when usage is only polled"`
 	Weaker      []string        `json:"weaker,omitempty" doc:"protections this machine cannot give"`
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/gavel-oj/gavel/gavelapi"
 	"github.com/gavel-oj/gavel/internal/buildinfo"
 	"github.com/gavel-oj/gavel/internal/doctor"
+	"github.com/gavel-oj/gavel/internal/sandbox/linuxbox"
 )
 
 type doctorCmd struct {
@@ -22,7 +23,7 @@ func (c *doctorCmd) Run(ctx context.Context, w world) error {
 	if err != nil {
 		return err
 	}
-	checks := doctor.Run(ctx, doctor.Options{Box: true, DataDir: s.stateDir})
+	checks := doctor.Run(ctx, doctor.Options{Box: true, DataDir: s.stateDir, Boxes: linuxbox.Weaknesses, Degraded: s.degraded})
 	checks = append(checks, s.arbiterCheck(ctx))
 	if c.Output == "json" {
 		err = json.NewEncoder(w.out).Encode(map[string]any{"checks": checks, "worst": doctor.Worst(checks)})

@@ -61,7 +61,7 @@ func (c *languageTestCmd) Run(ctx context.Context, w world) error {
 	log := s.logger(w)
 	results, err := langtest.InBoxes(ctx, langtest.Boxes{
 		Open: func(tempDir string) (sandbox.Provider, error) {
-			return linuxbox.Open(linuxbox.Config{Log: log, ReadOnly: s.readOnly, TempDir: tempDir})
+			return linuxbox.Open(linuxbox.Config{Log: log, ReadOnly: s.readOnly, TempDir: tempDir, Degraded: s.degraded})
 		},
 		Slots: s.slots, Languages: registry, Logger: log,
 	}, languages)

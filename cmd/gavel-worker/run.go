@@ -38,17 +38,20 @@ type runCmd struct {
 	MemoryBytes          string `placeholder:"SIZE" help:"Memory for all programs that run at once, by their limits (default the machine's less a quarter, at most 2GiB)."`
 	CompileCacheBytes    string `placeholder:"SIZE" help:"Room for compiled programs, so that a source is compiled once; 0 keeps none (default 512MiB)."`
 	NoPrecompiledHeaders bool   `help:"Compile every source from its beginning, and keep no compiled headers."`
+	Degraded             bool   `name:"allow-degraded" help:"Judge also without root or without cgroups, with weaker boxes; the arbiter is told what is weaker."`
 	Log                  string `placeholder:"FORM" help:"auto, json or text (default auto: text at a terminal)."`
 }
 
 // Run implements the command.
 func (c *runCmd) Run(ctx context.Context, w world) error {
-	noHeaders := "" // not given
-	if c.NoPrecompiledHeaders {
-		noHeaders = "true"
+	whenSet := func(flag bool) string { // false is not given
+		if flag {
+			return "true"
+		}
+		return ""
 	}
 	s, err := resolve(c.common, given{
-		"compile_cache_bytes": c.CompileCacheBytes, "no_precompiled_headers": noHeaders,
+		"compile_cache_bytes": c.CompileCacheBytes, "no_precompiled_headers": whenSet(c.NoPrecompiledHeaders), "allow_degraded": whenSet(c.Degraded),
 		"name": c.Name, "scratch_dir": c.ScratchDir, "slots": c.Slots, "grace": c.Grace,
 		"cache_bytes": c.CacheBytes, "min_free_bytes": c.MinFreeBytes, "memory_bytes": c.MemoryBytes, "log": c.Log,
 	}, w.environ)
@@ -77,11 +80,14 @@ func (s *settings) judge(ctx context.Context, w world, state *worker.State, log 
 	if err := os.MkdirAll(boxTmp, 0o755); err != nil {
 		return apperr.Wrap(err, apperr.Invalid, "give a directory that this user may write to (--scratch-dir)", "the scratch directory cannot be made")
 	}
-	provider, err := linuxbox.Open(linuxbox.Config{Log: log, ReadOnly: s.readOnly, TempDir: boxTmp})
+	provider, err := linuxbox.Open(linuxbox.Config{Log: log, ReadOnly: s.readOnly, TempDir: boxTmp, Degraded: s.degraded})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, provider.Close()) }()
+	for _, what := range provider.Info().Weaker {
+		log.Warn("boxes are weaker than elsewhere", "weaker", what)
+	}
 	languages, err := language.Builtin()
 	if err != nil {
 		return err

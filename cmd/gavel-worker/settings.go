@@ -43,6 +43,7 @@ var workerSettings = config.Set{
 		{Key: "memory_bytes", Env: "GAVEL_WORKER_MEMORY_BYTES", Note: "the machine's, or the container's, less a quarter (at most 2 GiB)", Says: "memory for all programs that run at once, by their limits", Kind: config.Size, Min: 1},
 		{Key: "compile_cache_bytes", Env: "GAVEL_WORKER_COMPILE_CACHE_BYTES", Default: "512MiB", Says: "room for compiled programs, so that a source is compiled once; 0 keeps none", Kind: config.Size},
 		{Key: "no_precompiled_headers", Env: "GAVEL_WORKER_NO_PRECOMPILED_HEADERS", Default: "false", Says: "compile every source from its beginning, and keep no compiled headers", Kind: config.Switch},
+		{Key: "allow_degraded", Env: "GAVEL_WORKER_ALLOW_DEGRADED", Default: "false", Says: "judge also without root or without cgroups, with weaker boxes; the arbiter is told what is weaker", Kind: config.Switch},
 		{Key: "log", Env: "GAVEL_WORKER_LOG", Default: "auto", Says: "json, text, or text at a terminal and JSON elsewhere", Choices: []string{"auto", "json", "text"}},
 		{Key: "read_only", Says: "host directories that boxes see, for languages outside /usr", Kind: config.List, NoFlag: true},
 	},
@@ -66,6 +67,7 @@ type settings struct {
 	noHeaders    bool
 	log          string
 	readOnly     []string
+	degraded     bool
 
 	token      string // from the environment
 	tokenFile  string
@@ -127,6 +129,7 @@ func (s *settings) fill(v *config.Values, systemdDir string) (err error) {
 		s.compileCache = -1
 	}
 	s.noHeaders = v.Switch("no_precompiled_headers")
+	s.degraded = v.Switch("allow_degraded")
 	return nil
 }
 

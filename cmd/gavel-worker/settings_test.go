@@ -62,6 +62,35 @@ func TestFlagBeatsEnvironmentBeatsFileBeatsDefault(t *testing.T) {
 	}
 }
 
+func TestWeakerBoxesHaveToBeAllowed(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, configName), []byte("allow_degraded: true\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, tc := range map[string]struct {
+		dir     string
+		flags   given
+		environ []string
+		want    bool
+	}{
+		"default":               {t.TempDir(), given{}, nil, false},
+		"file":                  {dir, given{}, nil, true},
+		"environment":           {t.TempDir(), given{}, []string{"GAVEL_WORKER_ALLOW_DEGRADED=1"}, true},
+		"environment over file": {dir, given{}, []string{"GAVEL_WORKER_ALLOW_DEGRADED=false"}, false},
+		"flag":                  {t.TempDir(), given{"allow_degraded": "true"}, []string{"GAVEL_WORKER_ALLOW_DEGRADED=false"}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, err := resolve(common{StateDir: tc.dir}, tc.flags, tc.environ)
+			if err != nil || s.degraded != tc.want {
+				t.Errorf("degraded %v, %v; want %t", s, err, tc.want)
+			}
+		})
+	}
+	if _, err := resolve(common{StateDir: dir}, given{}, []string{"GAVEL_WORKER_ALLOW_DEGRADED=perhaps"}); err == nil {
+		t.Error("a value that is neither true nor false is taken")
+	}
+}
+
 func TestUnknownKeyIsAnErrorThatShowsTheLine(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "w.yaml")
 	if err := os.WriteFile(name, []byte("url: http://h:1\nslot: 3\n"), 0o600); err != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/gavel-oj/gavel/gavelapi"
 	"github.com/gavel-oj/gavel/internal/buildinfo"
 	"github.com/gavel-oj/gavel/internal/doctor"
+	"github.com/gavel-oj/gavel/internal/sandbox/linuxbox"
 )
 
 // DoctorCmd is `gavel doctor`.
@@ -21,7 +22,7 @@ type DoctorCmd struct {
 func (cmd *DoctorCmd) Run(app *App) error {
 	var checks []doctor.Check
 	if cmd.For != "client" {
-		opts := doctor.Options{Box: cmd.For != "arbiter", Database: cmd.For != "worker"}
+		opts := doctor.Options{Box: cmd.For != "arbiter", Boxes: linuxbox.Weaknesses, Database: cmd.For != "worker"}
 		if opts.Database {
 			opts.DataDir = cmd.DataDir
 		}

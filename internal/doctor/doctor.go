@@ -46,6 +46,13 @@ type Options struct {
 	// It need not exist.
 	DataDir string
 
+	// Boxes opens boxes, weaker ones where need be, has them stop programs at
+	// their limits, closes them, and says in words what is weaker. Nil skips it.
+	Boxes func() (weaker []string, err error)
+	// Degraded: weaker boxes are wanted (--allow-degraded), so what makes them
+	// weaker is no failure.
+	Degraded bool
+
 	host *host // tests
 }
 
@@ -61,6 +68,16 @@ func Run(ctx context.Context, opts Options) []Check {
 		checks = append(checks, h.root(), h.kernel())
 		checks = append(checks, h.cgroups()...)
 		checks = append(checks, h.namespaces(ctx), h.mounts(ctx), h.seccomp())
+		if opts.Degraded {
+			for i := range checks {
+				if c := &checks[i]; c.Status == Fail && (c.Name == "root" || strings.HasPrefix(c.Name, "cgroup")) {
+					c.Status = Warn
+				}
+			}
+		}
+		if opts.Boxes != nil {
+			checks = append(checks, boxes(opts))
+		}
 		checks = append(checks, h.swap(), h.hugePages(), h.smt(), h.governor(), h.corePattern())
 		checks = append(checks, h.compilers(ctx)...)
 	}
@@ -71,6 +88,23 @@ func Run(ctx context.Context, opts Options) []Check {
 		checks = append(checks, h.dataDir(opts.DataDir, opts.Database), h.freeDisk(opts.DataDir))
 	}
 	return append(checks, h.openFiles())
+}
+
+// boxes tries the real thing.
+func boxes(opts Options) Check {
+	const name = "boxes"
+	weaker, err := opts.Boxes()
+	switch {
+	case err != nil:
+		return fail(name, "see the lines above; `gavel-worker run` says the same with a cure", "none can be opened: %v", err)
+	case len(weaker) == 0:
+		return ok(name, "programs were stopped at their limits")
+	}
+	fix := "run as root with writable cgroups; until then a worker starts with --allow-degraded only, and reports it"
+	if opts.Degraded {
+		fix = "run as root with writable cgroups; until then this is what the worker reports"
+	}
+	return warn(name, fix, "weaker than elsewhere: %s", strings.Join(weaker, "; "))
 }
 
 // Worst returns the gravest status: ok of none.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -350,5 +351,37 @@ func TestOnlyWhatIsAskedForIsChecked(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"open files"}, names); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestBoxesAreTriedAndWhatIsWeakerIsSaid(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name     string
+		weaker   []string
+		err      error
+		degraded bool
+		euid     int
+		want     Status // of boxes
+		detail   string
+		root     Status
+	}{
+		{"good", nil, nil, false, 0, OK, "stopped at their limits", OK},
+		{"weaker", []string{"no cgroups", "own user"}, nil, false, 1000, Warn, "no cgroups; own user", Fail},
+		{"weaker and wanted", []string{"no cgroups"}, nil, true, 1000, Warn, "no cgroups", Warn},
+		{"none", nil, errors.New("no namespaces"), true, 0, Fail, "no namespaces", OK},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			h := machine(t)
+			h.euid = tt.euid
+			checks := Run(t.Context(), Options{Box: true, Degraded: tt.degraded, host: h, Boxes: func() ([]string, error) { return tt.weaker, tt.err }})
+			for name, want := range map[string]Status{"boxes": tt.want, "root": tt.root} {
+				i := slices.IndexFunc(checks, func(c Check) bool { return c.Name == name })
+				if i < 0 || checks[i].Status != want || name == "boxes" && !strings.Contains(checks[i].Detail, tt.detail) || (checks[i].Fix == "") != (want == OK) {
+					t.Errorf("%s: %+v", name, checks)
+				}
+			}
+		})
 	}
 }

@@ -170,7 +170,7 @@ type Box interface {
 type Info struct {
 	MemoryMeter string   // as in Result
 	CPUMeter    string   // "cgroup1", "cgroup2" or "rusage"
-	Layout      string   // "v1", "v2" or "hybrid"
+	Layout      string   // "v1", "v2", "hybrid", or "none" when usage is only looked at
 	Kernel      string   // release
 	Weaker      []string // protections that this machine cannot give, in words; empty is good
 }

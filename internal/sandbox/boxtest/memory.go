@@ -11,13 +11,17 @@ import (
 	"github.com/gavel-oj/gavel/internal/sandbox"
 )
 
+// polled is what a provider says that looks at memory itself.
+const polled = "memory and CPU time are polled"
+
 // testMemory: the memory controller's kill decides, nothing else does.
 func (s *suite) testMemory(t *testing.T) {
 	const mib = 1 << 20
+	exact := s.weaker(polled) == ""
 	t.Run("memory that is touched is counted", func(t *testing.T) {
 		got := s.run(t, s.spec("touch_mib", "40"))
 		got.ended(t, 0, 0, sandbox.LimitNone)
-		if got.MemoryBytes < 40*mib || got.MemoryBytes > 43*mib {
+		if exact && (got.MemoryBytes < 40*mib || got.MemoryBytes > 43*mib) {
 			t.Errorf("MemoryBytes = %d, want about %d", got.MemoryBytes, 40*mib)
 		}
 	})
@@ -29,7 +33,7 @@ func (s *suite) testMemory(t *testing.T) {
 	t.Run("too much ends by the memory limit", func(t *testing.T) {
 		got := s.run(t, s.spec("touch_mib", "100"))
 		got.ended(t, 0, int(syscall.SIGKILL), sandbox.LimitMemory)
-		if got.OOMKills == 0 || got.MemoryBytes > 64*mib || got.MemoryBytes < 60*mib {
+		if got.OOMKills == 0 || got.MemoryBytes > 64*mib && exact || got.MemoryBytes < 60*mib {
 			t.Errorf("OOMKills %d, MemoryBytes %d", got.OOMKills, got.MemoryBytes)
 		}
 	})
@@ -46,7 +50,7 @@ func (s *suite) testMemory(t *testing.T) {
 			spec.Limits.MemoryBytes = limit * mib
 			got := s.run(t, spec)
 			got.stopped(t, sandbox.LimitMemory)
-			if got.MemoryBytes > limit*mib || got.MemoryBytes < limit*mib*3/4 {
+			if got.MemoryBytes > limit*mib && exact || got.MemoryBytes < limit*mib*3/4 {
 				t.Errorf("MemoryBytes = %d under a limit of %d", got.MemoryBytes, limit*mib)
 			}
 		}
@@ -59,6 +63,7 @@ func (s *suite) testMemory(t *testing.T) {
 		}
 	})
 	t.Run("memory in a memfd is the program's", func(t *testing.T) {
+		s.skipIfWeaker(t, polled) // there are none
 		spec := s.spec("memfd_hog")
 		spec.Limits.FileBytes = 1 << 40
 		s.run(t, spec).stopped(t, sandbox.LimitMemory)

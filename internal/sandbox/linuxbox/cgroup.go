@@ -105,6 +105,9 @@ func (t *tree) v2Names() (names []string) {
 }
 
 func (c *cgroups) close() error {
+	if c == nil {
+		return nil // a machine without
+	}
 	var errs []error
 	for _, t := range c.trees {
 		errs = append(errs, t.close(c.clock))
@@ -123,6 +126,9 @@ type slotGroup struct {
 }
 
 func (c *cgroups) newSlot(name string, uid int) (*slotGroup, error) {
+	if c == nil {
+		return nil, nil
+	}
 	s := &slotGroup{c: c, name: name, uid: uid}
 	for _, t := range c.trees {
 		dir := filepath.Join(t.dir, name)
@@ -147,6 +153,9 @@ func (s *slotGroup) v1Tasks() ([]*os.File, error) {
 }
 
 func (s *slotGroup) openTasks(dir func(*tree) string) (files []*os.File, err error) {
+	if s == nil {
+		return nil, nil
+	}
 	for _, t := range s.c.trees {
 		if t.version != 1 {
 			continue
@@ -163,6 +172,9 @@ func (s *slotGroup) openTasks(dir func(*tree) string) (files []*os.File, err err
 
 // v2Dir is the slot's directory on the v2 tree, or "".
 func (s *slotGroup) v2Dir() string {
+	if s == nil {
+		return ""
+	}
 	for _, t := range s.c.trees {
 		if t.version == 2 {
 			return filepath.Join(t.dir, s.name)
@@ -175,6 +187,9 @@ func (s *slotGroup) v2Dir() string {
 // cgroup namespace made there: it moves the init to a leaf, so that the slot's
 // cgroup can have limited children.
 func (s *slotGroup) settle(pid int) error {
+	if s == nil {
+		return nil
+	}
 	for _, t := range s.c.trees {
 		if t.version != 2 {
 			continue
@@ -196,6 +211,9 @@ func (s *slotGroup) settle(pid int) error {
 
 // close removes the slot's directories; its processes are dead by then.
 func (s *slotGroup) close() error {
+	if s == nil {
+		return nil
+	}
 	s.retireCurrent()
 	var errs []error
 	for _, t := range s.c.trees {

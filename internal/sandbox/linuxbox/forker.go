@@ -29,17 +29,18 @@ type forkJob struct {
 	files     []uintptr
 	joins     []int // v1 tasks files to enter first
 	cgroupDir int   // v2 leaf to start in, or -1
+	oneID     bool  // see setup
 
 	pid, pidfd int
 	started    time.Duration // monotonic, right before the fork
 }
 
-func startForker(tasks []int, filter bool) (*forker, error) {
+func startForker(tasks []int, cfg *setup) (*forker, error) {
 	f := &forker{jobs: make(chan func()), done: make(chan struct{})}
 	ready := make(chan error)
 	go func() {
 		runtime.LockOSThread()
-		err := f.lockDown(tasks, filter)
+		err := f.lockDown(tasks, cfg)
 		ready <- err
 		if err == nil {
 			f.loop()
@@ -48,7 +49,7 @@ func startForker(tasks []int, filter bool) (*forker, error) {
 	return f, <-ready
 }
 
-func (f *forker) lockDown(tasks []int, filter bool) error {
+func (f *forker) lockDown(tasks []int, cfg *setup) error {
 	for _, fd := range tasks {
 		if err := joinTasks(fd); err != nil {
 			return step("cgroup", "", fmt.Errorf("forker thread enters the slot's cgroup: %w", err))
@@ -73,8 +74,8 @@ func (f *forker) lockDown(tasks []int, filter bool) error {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return step("no_new_privs", "", err)
 	}
-	if filter {
-		return step("seccomp", "the kernel needs CONFIG_SECCOMP_FILTER", installFilter())
+	if !cfg.weak(weakSeccomp) {
+		return step("seccomp", "the kernel needs CONFIG_SECCOMP_FILTER", installFilter(cfg))
 	}
 	return nil
 }
@@ -119,7 +120,7 @@ func (j *forkJob) fork() error {
 		Files: j.files,
 		Sys: &syscall.SysProcAttr{
 			Setsid:     true,
-			Credential: &syscall.Credential{Uid: boxUserUID, Gid: boxUserGID},
+			Credential: &syscall.Credential{Uid: boxUserUID, Gid: boxUserGID, NoSetGroups: j.oneID},
 			PidFD:      &j.pidfd,
 		},
 	}

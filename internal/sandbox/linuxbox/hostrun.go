@@ -43,18 +43,9 @@ func (r *hostRun) request() (req *runReq, stdio []int, files []*os.File, err err
 	if r.slot.p.setup.weak(weakProcesses) {
 		processes = 4000
 	}
-	group, fresh, err := r.slot.group.prepare(l.MemoryBytes, processes)
-	if err != nil {
+	req.memoryBytes, req.processes = l.MemoryBytes, processes
+	if files, err = r.prepareGroup(req); err != nil {
 		return nil, stdio, files, err
-	}
-	r.group = group
-	if fresh {
-		meter, joins, intoV2, err := group.openMeter()
-		if err != nil {
-			return nil, stdio, files, err
-		}
-		req.newMeter, req.joins, req.intoV2 = true, joins, intoV2
-		files = append(files, meter...)
 	}
 	wanted, err := identifyMounts(r.spec.Mounts)
 	if err != nil {
@@ -63,16 +54,41 @@ func (r *hostRun) request() (req *runReq, stdio []int, files []*os.File, err err
 	if req.keepMounts = r.slot.runs > 1 && slices.Equal(wanted, r.slot.mounts); req.keepMounts {
 		return req, stdio, files, nil
 	}
-	mounts, err := openMounts(r.spec.Mounts, !r.slot.p.setup.weak(weakReadOnly))
-	if err != nil {
-		return nil, stdio, files, err
+	var mounts []*os.File
+	if !r.slot.p.setup.OneID {
+		if mounts, err = openMounts(r.spec.Mounts, !r.slot.p.setup.weak(weakReadOnly)); err != nil {
+			return nil, stdio, files, err
+		}
 	}
 	for _, m := range r.spec.Mounts {
 		req.mountPoints = append(req.mountPoints, m.Box)
+		if r.slot.p.setup.OneID {
+			req.mountPaths = append(req.mountPaths, m.Host) // only the init may clone mounts
+		}
 	}
 	// If the run fails before they are attached, the slot is replaced.
 	r.slot.mounts = wanted
 	return req, stdio, append(files, mounts...), nil
+}
+
+// prepareGroup makes the run's cgroup ready. What the init needs of a fresh one
+// comes back.
+func (r *hostRun) prepareGroup(req *runReq) (files []*os.File, err error) {
+	if r.slot.group == nil {
+		return nil, nil
+	}
+	group, fresh, err := r.slot.group.prepare(req.memoryBytes, req.processes)
+	if err != nil {
+		return nil, err
+	}
+	r.group = group
+	if fresh {
+		if files, req.joins, req.intoV2, err = group.openMeter(); err != nil {
+			return nil, err
+		}
+		req.newMeter = true
+	}
+	return files, nil
 }
 
 // openStdio returns descriptors 0, 1 and 2 of the program. They are copies:
@@ -144,7 +160,7 @@ func (r *hostRun) result(ctx context.Context, out *outcome, files []*os.File) (r
 	if out.slow {
 		r.broken = "slow end"
 	}
-	seen, err := r.group.read()
+	seen, err := r.readings(out)
 	if err != nil {
 		r.broken = "counters"
 		return res, err
@@ -155,7 +171,7 @@ func (r *hostRun) result(ctx context.Context, out *outcome, files []*os.File) (r
 	res = sandbox.Result{
 		ExitCode: out.exitCode, Signal: out.signal,
 		CPU: out.cpu, Wall: out.wall,
-		MemoryBytes: seen.peakBytes, MemoryMeter: r.slot.group.c.memory.meter(),
+		MemoryBytes: seen.peakBytes, MemoryMeter: r.slot.p.info.MemoryMeter,
 		OOMKills: seen.oomKills, ProcessLimitHit: seen.forkFails > 0,
 	}
 	if r.stdout != nil {
@@ -163,7 +179,7 @@ func (r *hostRun) result(ctx context.Context, out *outcome, files []*os.File) (r
 	}
 	res.StderrBytes = r.stderr.seen
 	res.Fired = r.fired(out, seen, &res)
-	if seen.oomKills > 0 && !r.group.atLimit(seen.peakBytes) {
+	if seen.oomKills > 0 && r.group != nil && !r.group.atLimit(seen.peakBytes) {
 		return sandbox.Result{}, &sandbox.Fault{
 			Op: "memory", Hint: "fewer slots, or more memory",
 			Err: errors.New("the machine ran out of memory, the program was within its limit"),
@@ -176,6 +192,18 @@ func (r *hostRun) result(ctx context.Context, out *outcome, files []*os.File) (r
 		return sandbox.Result{}, &sandbox.Fault{Op: "copy out", Err: err}
 	}
 	return res, nil
+}
+
+// readings are the group's or, without one, what the init saw.
+func (r *hostRun) readings(out *outcome) (readings, error) {
+	if r.group != nil {
+		return r.group.read()
+	}
+	seen := readings{peakBytes: out.peakBytes}
+	if out.fired == causeMemory {
+		seen.oomKills = 1 // the init's own kill
+	}
+	return seen, nil
 }
 
 // fired says which limit ended the run or, when the program ended by itself,

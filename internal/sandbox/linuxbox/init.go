@@ -47,6 +47,7 @@ type boxInit struct {
 	forker  *forker
 	janitor chan *janitorJob
 	root    *rootFS
+	host    *hostTree  // nil unless setup.OneID
 	mounts  []runMount // attached now
 	meter   meter
 	ncpu    int
@@ -74,6 +75,9 @@ func runInit(sock int) int {
 	if err := json.Unmarshal(body, &b.cfg); err != nil {
 		fmt.Fprintln(os.Stderr, "box init: setup message:", err)
 		return 1
+	}
+	if b.cfg.Polled {
+		debug.SetGCPercent(50) // looking at processes makes garbage, and the init's size hides a program's
 	}
 	answer := &hello{}
 	if answer.Weaker, err = b.build(fds); err != nil {
@@ -136,15 +140,20 @@ func (b *boxInit) build(tasks []int) (weaker []string, err error) {
 		return nil, step("prctl", "", err)
 	}
 	unix.Umask(0o022)
-	if err := setInitLimits(!b.cfg.weak(weakCore)); err != nil {
+	if err := setInitLimits(!b.cfg.weak(weakCore), b.cfg.Polled); err != nil {
 		return nil, err
+	}
+	if b.cfg.OneID {
+		if b.host, err = keepHostTree(); err != nil {
+			return nil, err
+		}
 	}
 	if b.root, err = buildRoot(&b.cfg); err != nil {
 		return nil, err
 	}
 	// The forker enters the slot's cgroups and makes its cgroup namespace
 	// before nested namespaces are forbidden.
-	if b.forker, err = startForker(tasks, !b.cfg.weak(weakSeccomp)); err != nil {
+	if b.forker, err = startForker(tasks, &b.cfg); err != nil {
 		return nil, err
 	}
 	return b.makeInert()
@@ -188,7 +197,7 @@ func (b *boxInit) moveControl() (err error) {
 }
 
 // setInitLimits sets the resource limits that every program inherits unchanged.
-func setInitLimits(noCore bool) error {
+func setInitLimits(noCore, polled bool) error {
 	limits := []struct {
 		what  int
 		value uint64
@@ -197,6 +206,14 @@ func setInitLimits(noCore bool) error {
 		{unix.RLIMIT_MSGQUEUE, 0},
 		{unix.RLIMIT_RTPRIO, 0},
 		{unix.RLIMIT_NICE, 0},
+	}
+	if polled {
+		// What a program could reach at most that raises its own limit in the
+		// moment before it is tightened.
+		limits = append(limits, struct {
+			what  int
+			value uint64
+		}{unix.RLIMIT_NPROC, maxPolledProcesses})
 	}
 	if noCore {
 		// One byte, not none: at 0 the kernel still starts a piped
@@ -220,6 +237,9 @@ func setInitLimits(noCore bool) error {
 func (b *boxInit) makeInert() (weaker []string, err error) {
 	if !b.cfg.weak(weakNestedNS) {
 		for _, ns := range []string{"user", "pid", "mnt", "net", "ipc", "uts", "cgroup"} {
+			if ns == "mnt" && b.cfg.OneID {
+				continue // a detached mount counts as one; without a user namespace nobody else can make them
+			}
 			file := "/proc/sys/user/max_" + ns + "_namespaces"
 			if err := os.WriteFile(file, []byte("0"), 0); err != nil {
 				return nil, step("namespaces", "", err)

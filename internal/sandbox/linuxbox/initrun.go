@@ -24,6 +24,7 @@ type initRun struct {
 	req *runReq
 
 	job     forkJob
+	poll    *poller // instead of the meter, when setup.Polled
 	cpuBase time.Duration
 	ownBase time.Duration // this thread's CPU time then
 	oomBase int
@@ -84,7 +85,7 @@ func (r *initRun) run(std []int) error {
 // takeFDs deals out the descriptors that came with the request.
 func (r *initRun) takeFDs(fds []int) (mounts, std []int, err error) {
 	r.job.cgroupDir = -1
-	need := 3 + len(r.req.mountPoints)
+	need := 3 + len(r.req.mountPoints) - len(r.req.mountPaths)
 	if r.req.newMeter {
 		need += 2 + r.req.joins
 		if r.req.intoV2 {
@@ -117,6 +118,12 @@ func (r *initRun) takeFDs(fds []int) (mounts, std []int, err error) {
 }
 
 func (r *initRun) prepare(mounts []int) error {
+	if len(r.req.mountPaths) > 0 {
+		var err error
+		if mounts, err = r.host.open(r.req.mountPaths); err != nil {
+			return err
+		}
+	}
 	if r.wantsChange() {
 		if err := r.onJanitor(func() error { return r.arrange(mounts) }); err != nil {
 			return err
@@ -153,19 +160,54 @@ func (r *initRun) fork(std []int) error {
 	if err := r.limits.lower(r.req); err != nil {
 		return step("rlimit", "", err)
 	}
-	var err error
-	if r.oomBase, err = r.meter.readOOM(); err != nil {
+	if err := r.zero(); err != nil {
 		return step("cgroup", "", err)
 	}
-	if r.cpuBase, err = r.meter.readCPU(); err != nil {
-		return step("cgroup", "", err)
+	r.job.oneID = r.cfg.OneID
+	if r.poll != nil {
+		if err := r.poll.lower(); err != nil {
+			return step("rlimit", "", err)
+		}
 	}
-	r.ownBase = threadCPU()
-	err = r.job.fork()
+	err := r.job.fork()
+	if r.poll != nil {
+		err = errors.Join(err, step("rlimit", "", r.poll.restore()))
+	}
 	if err := errors.Join(err, step("rlimit", "", r.limits.restore())); err != nil {
 		return err
 	}
 	return nil
+}
+
+// zero notes the counters, which are cumulative.
+func (r *initRun) zero() (err error) {
+	if r.cfg.Polled {
+		r.poll = newPoller(r.req, r.cfg.OneID, r.root)
+		return nil
+	}
+	if r.oomBase, err = r.meter.readOOM(); err != nil {
+		return err
+	}
+	if r.cpuBase, err = r.meter.readCPU(); err != nil {
+		return err
+	}
+	r.ownBase = threadCPU()
+	return nil
+}
+
+// tighten sets the program's hard limits, for as long as they may still move.
+func (r *initRun) tighten() error {
+	all := func() error {
+		tighten(r.job.pid, r.req)
+		if r.poll != nil {
+			r.poll.tighten(r.job.pid)
+		}
+		return nil
+	}
+	if r.cfg.OneID {
+		return r.onJanitor(all) // the filter of this thread forbids it, as to the program
+	}
+	return all()
 }
 
 // watch waits for the end of the program and enforces CPU and wall limits, and
@@ -182,7 +224,9 @@ func (r *initRun) watch() error {
 		}
 		now := monotonic()
 		if now-r.job.started < settleTime {
-			tighten(r.job.pid, r.req)
+			if err := r.tighten(); err != nil {
+				return err
+			}
 		}
 		wait := maxWait
 		if r.out.fired == causeNone {
@@ -194,6 +238,9 @@ func (r *initRun) watch() error {
 				used = 0
 			}
 			wait = nextLook(r.req.cpu-used, r.job.started+r.req.wall-now, r.ncpu)
+			if r.poll != nil {
+				wait = min(wait, pollEvery)
+			}
 			if err := r.enforce(used, now-r.job.started); err != nil {
 				return err
 			}
@@ -222,7 +269,7 @@ func (r *initRun) watch() error {
 // enforce decides whether a limit is passed. An out-of-memory kill that came
 // before the limit is looked for here, so that the first one is the cause (L1).
 func (r *initRun) enforce(cpu, wall time.Duration) error {
-	kills, err := r.meter.readOOM()
+	kills, err := r.memoryKills()
 	if err != nil {
 		return err
 	}
@@ -254,7 +301,7 @@ func (r *initRun) hostSays() error {
 	case kind != msgKill || len(body) != 1:
 		return fmt.Errorf("message %d during a run", kind)
 	}
-	kills, err := r.meter.readOOM()
+	kills, err := r.memoryKills()
 	if err != nil {
 		return err
 	}
@@ -268,6 +315,9 @@ func (r *initRun) hostSays() error {
 // usedCPU is the program's CPU time. On v1 this thread is in the same cgroup,
 // so its own work is in the figure and has to come off.
 func (r *initRun) usedCPU() (time.Duration, error) {
+	if r.poll != nil {
+		return r.poll.look(), nil
+	}
 	now, err := r.meter.readCPU()
 	if err != nil {
 		return 0, err
@@ -277,6 +327,18 @@ func (r *initRun) usedCPU() (time.Duration, error) {
 		used -= threadCPU() - r.ownBase
 	}
 	return max(used, 0), nil
+}
+
+// memoryKills counts kills of the memory controller, or 1 above oomBase when
+// a look found too much.
+func (r *initRun) memoryKills() (int, error) {
+	if r.poll == nil {
+		return r.meter.readOOM()
+	}
+	if r.poll.overMemory {
+		return r.oomBase + 1, nil
+	}
+	return r.oomBase, nil
 }
 
 // killAll ends every process of the box but this one. The kernel walks the
@@ -289,7 +351,11 @@ func killAll() { _ = unix.Kill(-1, unix.SIGKILL) }
 func (r *initRun) reap(options int) (left bool) {
 	for {
 		var ws unix.WaitStatus
-		pid, err := unix.Wait4(-1, &ws, options|unix.WALL, nil)
+		var used unix.Rusage
+		pid, err := unix.Wait4(-1, &ws, options|unix.WALL, &used)
+		if r.poll != nil && err == nil && pid > 0 {
+			r.poll.reaped(&used)
+		}
 		switch {
 		case errors.Is(err, unix.EINTR):
 			continue
@@ -320,6 +386,9 @@ func (r *initRun) finish() error {
 		return err
 	}
 	r.out.cpu, r.out.wall = used, r.ended-r.job.started
+	if r.poll != nil {
+		r.out.peakBytes = r.poll.peakBytes()
+	}
 	if r.status.Signaled() {
 		r.out.signal = int(r.status.Signal()) & 0x7f
 	} else {

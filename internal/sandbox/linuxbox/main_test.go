@@ -2,6 +2,7 @@ package linuxbox
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"testing"
@@ -25,6 +26,13 @@ func TestMain(m *testing.M) {
 			os.Exit(0)
 		}
 	}
+	flag.Parse()
+	if *coverCgroup {
+		if err := coverCgroups(); err != nil {
+			fmt.Println("cover cgroups:", err)
+			os.Exit(1)
+		}
+	}
 	code := m.Run()
 	if err := goleak.Find(); code == 0 && err != nil {
 		fmt.Println("goroutines left:", err)
@@ -39,6 +47,9 @@ func backgroundForWorker() context.Context { return context.Background() }
 // controllers in sight. Whatever else goes wrong is a failure.
 func needBoxes(t testing.TB) {
 	t.Helper()
+	if *degraded {
+		return
+	}
 	if os.Geteuid() != 0 {
 		testkit.Missing(t, testkit.Cgroup, "%v", errNoRoot)
 	}
@@ -51,6 +62,7 @@ func needBoxes(t testing.TB) {
 func open(t testing.TB, cfg Config) *Provider {
 	t.Helper()
 	needBoxes(t)
+	cfg.Degraded = *degraded
 	p, err := Open(cfg)
 	if err != nil {
 		t.Fatal(err)

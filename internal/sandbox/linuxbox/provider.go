@@ -31,6 +31,11 @@ type Config struct {
 	// MaxRuns is after how many runs a slot is replaced; 1000 when 0.
 	MaxRuns int
 
+	// Degraded opens boxes also where cgroups, or the rights for a second user
+	// id, are missing. What is weaker then is in Info().Weaker. Without it such
+	// a machine is refused.
+	Degraded bool
+
 	weak    []string // protections to leave out, see setup
 	noProof bool     // skip the proof at Open, for tests that prove it otherwise
 }
@@ -96,33 +101,64 @@ func Open(cfg Config) (*Provider, error) {
 }
 
 func (p *Provider) open() error {
-	if os.Geteuid() != 0 {
-		return &sandbox.Fault{Op: "privilege", Hint: "run the worker as root (sudo, or a system service): it drops all rights for what it judges", Err: errNoRoot}
+	p.info = sandbox.Info{Kernel: kernelRelease()}
+	if err := p.chooseIDs(); err != nil {
+		return err
+	}
+	if err := p.chooseMeters(); err != nil {
+		return err
 	}
 	var err error
-	if p.idBase, err = readHostIDBase(); err != nil {
-		return &sandbox.Fault{Op: "namespaces", Hint: "give the container more ids (65536 for boxes)", Err: err}
-	}
-	l, err := detectLayout()
-	if err != nil {
-		return err
-	}
-	for _, base := range l.bases() {
-		removeStale(p.clock, base, p.log)
-	}
-	if p.cgroups, err = openCgroups(l, p.clock); err != nil {
-		return err
-	}
 	if p.null, err = os.Open(os.DevNull); err != nil {
 		_ = p.cgroups.close()
 		return &sandbox.Fault{Op: "start", Err: err}
 	}
 	p.starter = newStarter()
-	p.info = sandbox.Info{
-		MemoryMeter: p.cgroups.memory.meter(),
-		CPUMeter:    map[int]string{1: "cgroup1", 2: "cgroup2"}[l[ctlCPU].version],
-		Layout:      l.name(),
-		Kernel:      kernelRelease(),
+	return nil
+}
+
+// chooseIDs finds out which user ids boxes can have.
+func (p *Provider) chooseIDs() (err error) {
+	if os.Geteuid() != 0 {
+		if !p.cfg.Degraded {
+			return &sandbox.Fault{
+				Op: "privilege", Err: errNoRoot,
+				Hint: "run the worker as root (sudo, or a system service): it drops all rights for what it judges; weaker boxes work without, with --allow-degraded",
+			}
+		}
+		p.setup.OneID = true
+		p.noteWeaker(oneIDWeaker())
+		return nil
+	}
+	if p.idBase, err = readHostIDBase(); err != nil {
+		return &sandbox.Fault{Op: "namespaces", Hint: "give the container more ids (65536 for boxes)", Err: err}
+	}
+	return nil
+}
+
+// chooseMeters opens the machine's cgroups.
+func (p *Provider) chooseMeters() error {
+	l, err := detectLayout()
+	if err == nil {
+		for _, base := range l.bases() {
+			removeStale(p.clock, base, p.log)
+		}
+		p.cgroups, err = openCgroups(l, p.clock)
+	}
+	switch {
+	case err == nil:
+		p.info.MemoryMeter = p.cgroups.memory.meter()
+		p.info.CPUMeter = map[int]string{1: "cgroup1", 2: "cgroup2"}[l[ctlCPU].version]
+		p.info.Layout = l.name()
+	case !p.cfg.Degraded:
+		if f, ok := errors.AsType[*sandbox.Fault](err); ok && f.Hint != "" {
+			f.Hint += "; weaker boxes work without, with --allow-degraded"
+		}
+		return err
+	default:
+		p.setup.Polled = true
+		p.info.MemoryMeter, p.info.CPUMeter, p.info.Layout = polledMeter, polledMeter, "none"
+		p.noteWeaker(polledWeaker(err))
 	}
 	return nil
 }

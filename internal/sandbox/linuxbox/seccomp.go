@@ -41,7 +41,7 @@ var refusedENOSYS = []string{
 }
 
 // filterProgram assembles the filter for this machine's architecture.
-func filterProgram() ([]bpf.RawInstruction, error) {
+func filterProgram(cfg *setup) ([]bpf.RawInstruction, error) {
 	info, err := arch.GetInfo("")
 	if err != nil {
 		return nil, err
@@ -84,6 +84,13 @@ func filterProgram() ([]bpf.RawInstruction, error) {
 			},
 		},
 	}
+	if cfg.Polled {
+		// Files without a name hold memory that no look at processes finds.
+		policy.Syscalls = append(policy.Syscalls, seccomp.SyscallGroup{Names: []string{"memfd_create"}, Action: errno(unix.ENOSYS)})
+	}
+	if cfg.OneID {
+		policy.Syscalls = append(policy.Syscalls, oneIDRefusals(not, errno(unix.EPERM))...)
+	}
 	body, err := policy.Assemble()
 	if err != nil {
 		return nil, err
@@ -100,8 +107,8 @@ func filterProgram() ([]bpf.RawInstruction, error) {
 
 // installFilter puts the filter on the calling thread alone: the init's other
 // threads have to mount.
-func installFilter() error {
-	raw, err := filterProgram()
+func installFilter(cfg *setup) error {
+	raw, err := filterProgram(cfg)
 	if err != nil {
 		return fmt.Errorf("assemble: %w", err)
 	}

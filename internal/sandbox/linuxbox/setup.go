@@ -22,6 +22,12 @@ const (
 type setup struct {
 	// ReadOnly lists host directories and files to show under their own name.
 	ReadOnly []string `json:"read_only"`
+	// OneID says that the box has one user for init and program, the worker's
+	// own: it does not run as root. See oneid.go.
+	OneID bool `json:"one_id,omitempty"`
+	// Polled says that there are no cgroups: the init looks at what the
+	// processes use. See poll.go.
+	Polled bool `json:"polled,omitempty"`
 	// Weak turns protections off, by name. Only tests set it, to show that a
 	// protection's test fails without the protection.
 	Weak []string `json:"weak,omitempty"`

@@ -37,6 +37,9 @@ type slot struct {
 // box only waits for a run.
 func (p *Provider) startSlot(index, cpu int) (*slot, error) {
 	rootID, userID := hostIDs(p.idBase, os.Getpid(), index)
+	if p.setup.OneID {
+		rootID, userID = os.Geteuid(), os.Geteuid()
+	}
 	s := &slot{p: p, userUID: userID}
 	var err error
 	if s.group, err = p.cgroups.newSlot(fmt.Sprintf("slot%d-%d", index, p.serial.Add(1)), rootID); err != nil {
@@ -76,14 +79,17 @@ func (s *slot) start(rootID, userID, cpu int) error {
 		Sys: &syscall.SysProcAttr{
 			Cloneflags: unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNS | unix.CLONE_NEWNET |
 				unix.CLONE_NEWIPC | unix.CLONE_NEWUTS,
-			UidMappings:                idMap(rootID, userID),
-			GidMappings:                idMap(rootID, userID),
-			GidMappingsEnableSetgroups: true, // to be able to drop them
-			// Without it the child would have no id in its own namespace.
-			Credential: &syscall.Credential{Uid: boxRootUID, Gid: boxRootUID},
-			Setsid:     true,
-			Pdeathsig:  unix.SIGKILL,
+			Setsid:    true,
+			Pdeathsig: unix.SIGKILL,
 		},
+	}
+	if s.p.setup.OneID {
+		oneIDAttr(attr.Sys)
+	} else {
+		attr.Sys.UidMappings, attr.Sys.GidMappings = idMap(rootID, userID), idMap(rootID, userID)
+		attr.Sys.GidMappingsEnableSetgroups = true // to be able to drop them
+		// Without it the child would have no id in its own namespace.
+		attr.Sys.Credential = &syscall.Credential{Uid: boxRootUID, Gid: boxRootUID}
 	}
 	if dir := s.group.v2Dir(); dir != "" {
 		d, err := os.Open(dir)
@@ -99,9 +105,11 @@ func (s *slot) start(rootID, userID, cpu int) error {
 	// When the whole machine runs out of memory, programs go before the worker.
 	// Written with CAP_SYS_RESOURCE, it is a bound that nobody inside can lower.
 	if err := writeFile(fmt.Sprintf("/proc/%d/oom_score_adj", s.proc.Pid), "600"); err != nil {
-		return &sandbox.Fault{Op: "start", Err: err}
-	}
-	if !hasCapability(unix.CAP_SYS_RESOURCE) {
+		if !s.p.setup.OneID {
+			return &sandbox.Fault{Op: "start", Err: err}
+		}
+		s.p.noteWeaker([]string{"programs keep the worker's out-of-memory rank"})
+	} else if !hasCapability(unix.CAP_SYS_RESOURCE) {
 		s.p.noteWeaker([]string{"programs can lower their out-of-memory rank: the worker has no CAP_SYS_RESOURCE"})
 	}
 	return s.greet()

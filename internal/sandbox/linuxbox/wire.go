@@ -50,6 +50,7 @@ type runReq struct {
 	// they are; mountPoints is empty then.
 	keepMounts  bool
 	mountPoints []string
+	mountPaths  []string // of the host, instead of descriptors: see setup.OneID
 	copyOut     []copyReq
 
 	cpu, wall  time.Duration
@@ -58,6 +59,10 @@ type runReq struct {
 	diskBytes  int64
 	diskInodes int64
 	openFiles  int
+
+	// Limits of the run's cgroup, for an init that has none: see setup.Polled.
+	memoryBytes int64
+	processes   int
 
 	newMeter bool // meter descriptors follow
 	joins    int  // number of v1 tasks files among them
@@ -73,8 +78,9 @@ type outcome struct {
 	exitCode, signal int
 	fired            cause
 	cpu, wall        time.Duration
-	fileLimit        bool // a file at its size limit was found
-	slow             bool // ending the processes took longer than it should
+	fileLimit        bool  // a file at its size limit was found
+	peakBytes        int64 // of memory, when it was polled
+	slow             bool  // ending the processes took longer than it should
 	files            []fileOutcome
 }
 
@@ -185,6 +191,7 @@ func (r *runReq) pack() []byte {
 	p.strs(r.env)
 	p.strs(r.dirs)
 	p.strs(r.mountPoints)
+	p.strs(r.mountPaths)
 	p.int(int64(len(r.copyOut)))
 	for _, c := range r.copyOut {
 		p.str(c.path)
@@ -192,7 +199,7 @@ func (r *runReq) pack() []byte {
 	}
 	p.dur(r.cpu)
 	p.dur(r.wall)
-	for _, v := range []int64{r.stackBytes, r.fileBytes, r.diskBytes, r.diskInodes, int64(r.openFiles), int64(r.joins)} {
+	for _, v := range []int64{r.stackBytes, r.fileBytes, r.diskBytes, r.diskInodes, int64(r.openFiles), int64(r.joins), r.memoryBytes, int64(r.processes)} {
 		p.int(v)
 	}
 	p.bool(r.newMeter)
@@ -203,7 +210,7 @@ func (r *runReq) pack() []byte {
 
 func unpackRun(b []byte) (*runReq, error) {
 	u := &unpacker{b: b}
-	r := &runReq{argv: u.strs(), env: u.strs(), dirs: u.strs(), mountPoints: u.strs()}
+	r := &runReq{argv: u.strs(), env: u.strs(), dirs: u.strs(), mountPoints: u.strs(), mountPaths: u.strs()}
 	if n := u.count(); n > 0 {
 		r.copyOut = make([]copyReq, n)
 		for i := range r.copyOut {
@@ -213,6 +220,7 @@ func unpackRun(b []byte) (*runReq, error) {
 	r.cpu, r.wall = u.dur(), u.dur()
 	r.stackBytes, r.fileBytes, r.diskBytes, r.diskInodes = u.int(), u.int(), u.int(), u.int()
 	r.openFiles, r.joins = int(u.int()), int(u.int())
+	r.memoryBytes, r.processes = u.int(), int(u.int())
 	r.newMeter, r.intoV2, r.keepMounts = u.bool(), u.bool(), u.bool()
 	return r, u.end()
 }
@@ -221,7 +229,7 @@ func (o *outcome) pack() []byte {
 	p := &packer{b: append(make([]byte, 0, 128), msgResult)}
 	p.str(o.fault)
 	p.str(o.faultErr)
-	for _, v := range []int64{int64(o.errno), int64(o.exitCode), int64(o.signal), int64(o.fired)} {
+	for _, v := range []int64{int64(o.errno), int64(o.exitCode), int64(o.signal), int64(o.fired), o.peakBytes} {
 		p.int(v)
 	}
 	p.dur(o.cpu)
@@ -240,6 +248,7 @@ func unpackOutcome(b []byte) (*outcome, error) {
 	u := &unpacker{b: b}
 	o := &outcome{fault: u.str(), faultErr: u.str()}
 	o.errno, o.exitCode, o.signal, o.fired = int(u.int()), int(u.int()), int(u.int()), cause(u.int())
+	o.peakBytes = u.int()
 	o.cpu, o.wall = u.dur(), u.dur()
 	o.fileLimit, o.slow = u.bool(), u.bool()
 	if n := u.count(); n > 0 {
