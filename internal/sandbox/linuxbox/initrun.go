@@ -179,22 +179,6 @@ func (r *initRun) fork(std []int) error {
 	return nil
 }
 
-// zero notes the counters, which are cumulative.
-func (r *initRun) zero() (err error) {
-	if r.cfg.Polled {
-		r.poll = newPoller(r.req, r.cfg.OneID, r.root)
-		return nil
-	}
-	if r.oomBase, err = r.meter.readOOM(); err != nil {
-		return err
-	}
-	if r.cpuBase, err = r.meter.readCPU(); err != nil {
-		return err
-	}
-	r.ownBase = threadCPU()
-	return nil
-}
-
 // tighten sets the program's hard limits, for as long as they may still move.
 func (r *initRun) tighten() error {
 	all := func() error {
@@ -310,35 +294,6 @@ func (r *initRun) hostSays() error {
 	}
 	r.fire(cause(body[0]))
 	return nil
-}
-
-// usedCPU is the program's CPU time. On v1 this thread is in the same cgroup,
-// so its own work is in the figure and has to come off.
-func (r *initRun) usedCPU() (time.Duration, error) {
-	if r.poll != nil {
-		return r.poll.look(), nil
-	}
-	now, err := r.meter.readCPU()
-	if err != nil {
-		return 0, err
-	}
-	used := now - r.cpuBase
-	if r.meter.ownCPU {
-		used -= threadCPU() - r.ownBase
-	}
-	return max(used, 0), nil
-}
-
-// memoryKills counts kills of the memory controller, or 1 above oomBase when
-// a look found too much.
-func (r *initRun) memoryKills() (int, error) {
-	if r.poll == nil {
-		return r.meter.readOOM()
-	}
-	if r.poll.overMemory {
-		return r.oomBase + 1, nil
-	}
-	return r.oomBase, nil
 }
 
 // killAll ends every process of the box but this one. The kernel walks the

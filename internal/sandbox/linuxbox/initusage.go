@@ -1,0 +1,50 @@
+package linuxbox
+
+import "time"
+
+// What a run has used so far, by its cgroup or, without one, by the poller.
+
+// zero notes the counters, which are cumulative.
+func (r *initRun) zero() (err error) {
+	if r.cfg.Polled {
+		r.poll = newPoller(r.req, r.cfg.OneID, r.root)
+		return nil
+	}
+	if r.oomBase, err = r.meter.readOOM(); err != nil {
+		return err
+	}
+	if r.cpuBase, err = r.meter.readCPU(); err != nil {
+		return err
+	}
+	r.ownBase = threadCPU()
+	return nil
+}
+
+// usedCPU is the program's CPU time. On v1 this thread is in the same cgroup,
+// so its own work is in the figure and has to come off.
+func (r *initRun) usedCPU() (time.Duration, error) {
+	if r.poll != nil {
+		return r.poll.look(), nil
+	}
+	now, err := r.meter.readCPU()
+	if err != nil {
+		return 0, err
+	}
+	used := now - r.cpuBase
+	if r.meter.ownCPU {
+		used -= threadCPU() - r.ownBase
+	}
+	return max(used, 0), nil
+}
+
+// memoryKills counts kills of the memory controller, or 1 above oomBase when
+// a look found too much.
+func (r *initRun) memoryKills() (int, error) {
+	if r.poll == nil {
+		return r.meter.readOOM()
+	}
+	if r.poll.overMemory {
+		return r.oomBase + 1, nil
+	}
+	return r.oomBase, nil
+}
