@@ -47,6 +47,7 @@ func main() {
 type grammar struct {
 	List listCmd `cmd:"" help:"List the scenarios."`
 	Run  runCmd  `cmd:"" help:"Run scenarios, and show what happened."`
+	Load loadCmd `cmd:"" help:"Measure full cycles, waiting claims and a restart beside much open work."`
 }
 
 // world is what a command has of the outside.

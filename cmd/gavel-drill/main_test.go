@@ -26,6 +26,9 @@ func TestCommandLine(t *testing.T) {
 		{"unknown flag", "run --harder", 2, "", "gavel-drill --help"},
 		{"rounds", "run A1 --rounds 0", 2, "", "--rounds"},
 		{"no counter-test", "run a24-planned-sleep --sabotage", 2, "", "counter-test"},
+		{"load of nothing", "load --claims 0", 2, "", "cannot be measured"},
+		{"more leases than workers", "load --claims 5 --leased 6", 2, "", "leased up to claims"},
+		{"load without programs", "load --bin-dir " + empty, 1, "", "make build"},
 		{"no programs", "run A1 --bin-dir " + empty, 1, "", "make build"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -236,6 +236,28 @@ func TestTheLedgerFindsWhatIsWrong(t *testing.T) {
 	}
 }
 
+// Every figure of the load is measured; how good they are depends on what else
+// the machine does.
+func TestTheLoadIsMeasured(t *testing.T) {
+	o := options(t)
+	r := Load(t.Context(), LoadSizes{Workers: 4, For: time.Second, Claims: 30, Pending: 300, Leased: 10}, o)
+	_ = os.RemoveAll(r.Dir)
+	for _, why := range r.Why {
+		if !strings.Contains(why, "are allowed") {
+			t.Error(why)
+		}
+	}
+	if len(r.Figures) != 4 {
+		t.Fatalf("%d figures: %v", len(r.Figures), r.Figures)
+	}
+	if rate := r.Figures[3]; rate.Value <= 0 {
+		t.Errorf("%s: %v %s", rate.Name, rate.Value, rate.Unit)
+	}
+	if left := leftovers(o.Dir); len(left) != 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
 // Ctrl-C ends a drill at any time and leaves nothing.
 func TestAnInterruptedDrillLeavesNothing(t *testing.T) {
 	o := options(t)
