@@ -122,7 +122,7 @@ func (s *suite) testTime(t *testing.T) {
 		}
 	})
 	t.Run("a program that stops itself ends at the wall limit", func(t *testing.T) {
-		s.run(t, limited(cpu, 200*time.Millisecond, "self_stop")).ended(t, 0, int(syscall.SIGKILL), sandbox.LimitWall)
+		s.run(t, limited(time.Minute, 200*time.Millisecond, "self_stop")).ended(t, 0, int(syscall.SIGKILL), sandbox.LimitWall)
 	})
 	t.Run("priorities and limits cannot be raised", func(t *testing.T) {
 		s.run(t, s.spec("priorities")).held(t)
