@@ -50,9 +50,17 @@ func TestTheProtocolPageIsComplete(t *testing.T) {
 		}
 	}
 	for _, of := range []any{
-		gavelapi.EnrolRequest{}, gavelapi.EnrolResponse{}, gavelapi.ClaimRequest{}, gavelapi.ClaimResponse{},
-		gavelapi.HeartbeatRequest{}, gavelapi.HeartbeatResponse{}, gavelapi.ResultRequest{}, gavelapi.ResultResponse{},
-		gavelapi.ReleaseRequest{}, gavelapi.ReleaseResponse{}, gavelapi.Problem{},
+		gavelapi.EnrolRequest{},
+		gavelapi.EnrolResponse{},
+		gavelapi.ClaimRequest{},
+		gavelapi.ClaimResponse{},
+		gavelapi.HeartbeatRequest{},
+		gavelapi.HeartbeatResponse{},
+		gavelapi.ResultRequest{},
+		gavelapi.ResultResponse{},
+		gavelapi.ReleaseRequest{},
+		gavelapi.ReleaseResponse{},
+		gavelapi.Problem{},
 	} {
 		fields(reflect.TypeOf(of))
 	}
