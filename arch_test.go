@@ -83,6 +83,12 @@ var layers = []layer{
 		reason:   "facts know nothing of who asks for them",
 	},
 	{
+		packages: []string{"internal/whatif"},
+		only:     append([]string{"gavelapi"}, pure...),
+		neverStd: []string{"os", "os/...", "net", "net/...", "syscall", "database/sql", "log/...", "context", "crypto/rand"},
+		reason:   "a replay is a function of its trace, fleet and policy; files are opened by the command",
+	},
+	{
 		packages: []string{"internal/sim", "internal/sim/history"},
 		never:    append([]string{"internal/worker/...", "internal/judge/...", "internal/sandbox/...", "internal/serve", "client"}, arbiterSide...),
 		neverStd: []string{"os", "os/...", "net", "net/...", "syscall", "database/sql", "log/...", "context", "crypto/rand", "math/rand"},

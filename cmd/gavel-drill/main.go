@@ -48,6 +48,8 @@ type grammar struct {
 	List listCmd `cmd:"" help:"List the scenarios."`
 	Run  runCmd  `cmd:"" help:"Run scenarios, and show what happened."`
 	Load loadCmd `cmd:"" help:"Measure full cycles, waiting claims and a restart beside much open work."`
+
+	Simulate simulateCmd `cmd:"" help:"Replay a trace of arrivals under policies of dispatch, and compare the waiting times."`
 }
 
 // world is what a command has of the outside.

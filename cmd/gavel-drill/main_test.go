@@ -29,6 +29,13 @@ func TestCommandLine(t *testing.T) {
 		{"load of nothing", "load --claims 0", 2, "", "cannot be measured"},
 		{"more leases than workers", "load --claims 5 --leased 6", 2, "", "leased up to claims"},
 		{"load without programs", "load --bin-dir " + empty, 1, "", "make build"},
+		{"waiting times", "simulate home-sleeps --policy gavel,first-come", 0, "lane judge    first-come  900", ""},
+		{"waiting times as JSON", "simulate rejudge-storm --policy gavel -o json", 0, `"group": "lane rejudge"`, ""},
+		{"a trace as a file", "simulate contest-peak -o csv", 0, "at_ms,user,lane,priority", ""},
+		{"unknown trace", "simulate nights", 2, "", "contest-peak, home-sleeps, rejudge-storm"},
+		{"unknown fleet", "simulate home-sleeps --fleet moon", 2, "", "home-and-cloud, home-sleeps, school"},
+		{"unknown policy", "simulate home-sleeps --policy luck", 2, "", `there is no policy "luck"`},
+		{"plot where there is no directory", "simulate home-sleeps --policy gavel --plot " + empty + "/no/such.svg", 1, "", "name a file"},
 		{"no programs", "run A1 --bin-dir " + empty, 1, "", "make build"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

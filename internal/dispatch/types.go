@@ -141,5 +141,5 @@ type Policy struct {
 
 // DefaultPolicy is for a site where people wait for verdicts.
 var DefaultPolicy = Policy{
-	RunShare: 0.5, Weights: map[Lane]int{Judge: 6, Prepare: 1, Rejudge: 1}, Hold: 500 * time.Millisecond, BatchShare: 0.5,
+	RunShare: 0.5, Weights: map[Lane]int{Judge: 6, Prepare: 1, Rejudge: 1}, Hold: 500 * time.Millisecond, BatchShare: 0.75,
 }
