@@ -87,7 +87,7 @@ func Run(ctx context.Context, opts Options) []Check {
 	if opts.DataDir != "" {
 		checks = append(checks, h.dataDir(opts.DataDir, opts.Database), h.freeDisk(opts.DataDir))
 	}
-	return append(checks, h.openFiles())
+	return append(checks, h.openFiles(opts.Box))
 }
 
 // boxes tries the real thing.

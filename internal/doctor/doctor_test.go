@@ -230,7 +230,8 @@ func TestFaultIsNamedWithItsCure(t *testing.T) {
 		{"disk full", func(t *testing.T, h *host) { h.freeSpace = free(100<<20, 1<<20) }, "free disk", Fail, "100 MiB", "free some space"},
 		{"disk nearly full", func(t *testing.T, h *host) { h.freeSpace = free(1<<30, 1<<20) }, "free disk", Warn, "1024 MiB", "free some space"},
 		{"no inodes", func(t *testing.T, h *host) { h.freeSpace = free(50<<30, 7) }, "free disk", Warn, "7 inodes", "small files"},
-		{"few open files", func(t *testing.T, h *host) { h.openLimit = func() (uint64, error) { return 256, nil } }, "open files", Warn, "limit 256", "LimitNOFILE"},
+		{"few open files", func(t *testing.T, h *host) { h.openLimit = func() (uint64, error) { return 2000, nil } }, "open files", Warn, "limit 2000", "LimitNOFILE"},
+		{"too few open files for boxes", func(t *testing.T, h *host) { h.openLimit = func() (uint64, error) { return 1023, nil } }, "open files", Fail, "limit 1023", "LimitNOFILE"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -12,6 +12,7 @@ const (
 	lowBytes  = 2 << 30   // enough for a while
 	lowInodes = 20_000
 	lowFiles  = 4096
+	boxFiles  = 1024 // linuxbox.MinOpenFiles
 	mib       = 1 << 20
 )
 
@@ -104,12 +105,14 @@ func (h *host) freeDisk(dir string) Check {
 	return ok(title, "%d MiB at %s", s.freeBytes/mib, at)
 }
 
-func (h *host) openFiles() Check {
+func (h *host) openFiles(box bool) Check {
 	n, err := h.openLimit()
 	const fix = "raise it: LimitNOFILE=65536 in the systemd unit, or ulimit -n 65536"
 	switch {
 	case err != nil:
 		return warn("open files", fix, "cannot tell the limit: %v", err)
+	case box && n < boxFiles:
+		return fail("open files", fix, "limit %d, boxes need %d", n, boxFiles)
 	case n < lowFiles:
 		return warn("open files", fix, "limit %d, wanted %d: many workers or slots need more", n, lowFiles)
 	}

@@ -26,14 +26,14 @@ type box struct {
 }
 
 // ensure returns a living slot.
-func (b *box) ensure() (*slot, error) {
+func (b *box) ensure(ctx context.Context) (*slot, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closed {
 		return nil, errClosed
 	}
 	if b.slot == nil {
-		s, err := b.p.startSlot(b.index, b.cpu)
+		s, err := b.p.startSlot(ctx, b.index, b.cpu)
 		if err != nil {
 			return nil, err
 		}
@@ -88,7 +88,7 @@ func (b *box) Run(ctx context.Context, spec *sandbox.Spec) (sandbox.Result, erro
 	}
 	b.busy.Lock()
 	defer b.busy.Unlock()
-	s, err := b.readySlot()
+	s, err := b.readySlot(ctx)
 	if err != nil {
 		return sandbox.Result{}, err
 	}
@@ -106,8 +106,8 @@ func (b *box) Run(ctx context.Context, spec *sandbox.Spec) (sandbox.Result, erro
 
 // readySlot returns a slot that is clean. A slot that could not be cleaned is
 // replaced once: that is the cure for it.
-func (b *box) readySlot() (*slot, error) {
-	s, err := b.ensure()
+func (b *box) readySlot(ctx context.Context) (*slot, error) {
+	s, err := b.ensure(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -116,7 +116,7 @@ func (b *box) readySlot() (*slot, error) {
 	}
 	b.p.log.Warn("box slot unusable after a run", "slot", b.index, "err", err)
 	b.retire(s, "not clean")
-	if s, err = b.ensure(); err != nil {
+	if s, err = b.ensure(ctx); err != nil {
 		return nil, err
 	}
 	return s, s.awaitClean()

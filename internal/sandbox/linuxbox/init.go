@@ -167,8 +167,11 @@ const keptFD = 200
 // keep renumbers a descriptor that outlives a run.
 func keep(fd int) (int, error) {
 	kept, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, keptFD)
+	if err != nil {
+		return fd, err // still the one to tell the host with
+	}
 	_ = unix.Close(fd)
-	return kept, err
+	return kept, nil
 }
 
 // closeStrays closes what the worker, or the shell that started it, left open

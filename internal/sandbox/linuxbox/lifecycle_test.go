@@ -247,7 +247,7 @@ func TestSlotIsReplacedAfterItsNumberOfRuns(t *testing.T) {
 	}
 	seen := map[*slot]bool{}
 	for range 5 {
-		s, err := b.(*box).ensure()
+		s, err := b.(*box).ensure(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -108,6 +108,9 @@ func (p *Provider) open() error {
 	if err := p.chooseMeters(); err != nil {
 		return err
 	}
+	if err := enoughDescriptors(); err != nil {
+		return err
+	}
 	var err error
 	if p.null, err = os.Open(os.DevNull); err != nil {
 		_ = p.cgroups.close()
@@ -219,7 +222,7 @@ func (p *Provider) OpenOn(ctx context.Context, cpu int) (sandbox.Box, error) {
 	p.taken[b.index], p.boxes[b] = true, true
 	p.mu.Unlock()
 
-	if _, err := b.ensure(); err != nil {
+	if _, err := b.ensure(ctx); err != nil {
 		_ = b.Close()
 		return nil, err
 	}

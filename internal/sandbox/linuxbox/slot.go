@@ -1,6 +1,7 @@
 package linuxbox
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,11 +10,16 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/gavel-oj/gavel/internal/sandbox"
 )
+
+// initTime bounds each answer of an init outside a run: it takes milliseconds,
+// and on a machine that is busy beyond reason some seconds.
+const initTime = time.Minute
 
 // slot is one living init with its cgroups, seen from the host.
 type slot struct {
@@ -35,7 +41,7 @@ type slot struct {
 
 // startSlot makes namespaces, file tree and cgroups, up to the point where the
 // box only waits for a run.
-func (p *Provider) startSlot(index, cpu int) (*slot, error) {
+func (p *Provider) startSlot(ctx context.Context, index, cpu int) (*slot, error) {
 	rootID, userID := hostIDs(p.idBase, os.Getpid(), index)
 	if p.setup.OneID {
 		rootID, userID = os.Geteuid(), os.Geteuid()
@@ -45,20 +51,20 @@ func (p *Provider) startSlot(index, cpu int) (*slot, error) {
 	if s.group, err = p.cgroups.newSlot(fmt.Sprintf("slot%d-%d", index, p.serial.Add(1)), rootID); err != nil {
 		return nil, err
 	}
-	if err := s.start(rootID, userID, cpu); err != nil {
+	if err := s.start(ctx, rootID, userID, cpu); err != nil {
 		_ = s.end()
 		return nil, err
 	}
 	return s, nil
 }
 
-func (s *slot) start(rootID, userID, cpu int) error {
+func (s *slot) start(ctx context.Context, rootID, userID, cpu int) error {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return &sandbox.Fault{Op: "start", Err: err}
 	}
 	ours, theirs := os.NewFile(uintptr(pair[0]), "box control"), os.NewFile(uintptr(pair[1]), "box control")
-	defer theirs.Close()
+	defer theirs.Close() // again, unless it went early
 	s.sock, s.rx = ours, newReceiver(pair[0])
 
 	fd, err := unix.MemfdCreate("box-init-stderr", unix.MFD_CLOEXEC)
@@ -99,9 +105,27 @@ func (s *slot) start(rootID, userID, cpu int) error {
 		defer d.Close()
 		attr.Sys.UseCgroupFD, attr.Sys.CgroupFD = true, int(d.Fd())
 	}
-	if s.proc, err = s.p.starter.start(cpu, "/proc/self/exe", []string{initArg0}, attr); err != nil {
+	s.proc, err = s.p.starter.start(cpu, "/proc/self/exe", []string{initArg0}, attr)
+	// From here on the init alone has its end of the channel, so that its death
+	// is the end of what can be received.
+	_ = theirs.Close()
+	if err != nil {
 		return startFault(err)
 	}
+	// Whatever the init waits for, it does not outlive who wanted it.
+	stop := context.AfterFunc(ctx, s.kill)
+	defer stop()
+	if err := s.outfit(); err != nil {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		return err
+	}
+	return nil
+}
+
+// outfit makes a started init ready for runs.
+func (s *slot) outfit() error {
 	// When the whole machine runs out of memory, programs go before the worker.
 	// Written with CAP_SYS_RESOURCE, it is a bound that nobody inside can lower.
 	if err := writeFile(fmt.Sprintf("/proc/%d/oom_score_adj", s.proc.Pid), "600"); err != nil {
@@ -189,6 +213,9 @@ func (s *slot) awaitClean() error {
 }
 
 func (s *slot) expect(want byte) ([]byte, error) {
+	if err := s.rx.await(initTime); err != nil {
+		return nil, s.lost(err)
+	}
 	kind, body, fds, err := s.rx.next()
 	closeFDs(fds)
 	if err != nil {

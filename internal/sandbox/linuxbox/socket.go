@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -40,6 +41,26 @@ type receiver struct {
 
 func newReceiver(sock int) *receiver {
 	return &receiver{sock: sock, buf: make([]byte, maxPacketBytes), oob: make([]byte, unix.CmsgSpace(4*maxFDs))}
+}
+
+// await waits until there is a packet, or the end of the channel.
+func (r *receiver) await(atMost time.Duration) error {
+	polls := []unix.PollFd{{Fd: int32(r.sock), Events: unix.POLLIN}}
+	deadline := monotonic() + atMost
+	for {
+		left := deadline - monotonic()
+		if left <= 0 {
+			return fmt.Errorf("no answer within %s", atMost)
+		}
+		ts := unix.NsecToTimespec(int64(left))
+		n, err := unix.Ppoll(polls, &ts, nil)
+		if err != nil && !errors.Is(err, unix.EINTR) {
+			return fmt.Errorf("poll: %w", err)
+		}
+		if n > 0 {
+			return nil
+		}
+	}
 }
 
 // next blocks for one packet. The body is valid until the next call; the
