@@ -66,7 +66,7 @@ func (im *importer) readConfig() error {
 		if len(b) != len(trimBOM(b)) {
 			im.warn.add("%s starts with a byte order mark", configName)
 		}
-		root, err := parseYAML(configName, b)
+		root, err := parseYAML(im.ctx, configName, b)
 		if err != nil {
 			return err
 		}

@@ -86,7 +86,7 @@ func (im *importer) readSettings(file string, keys map[string]func(value) error,
 	if err != nil {
 		return err
 	}
-	root, err := parseYAML(file, b)
+	root, err := parseYAML(im.ctx, file, b)
 	if err != nil {
 		return err
 	}

@@ -17,6 +17,9 @@ func (im *importer) readINI() error {
 	if err != nil {
 		return err
 	}
+	if err := checkText(iniName, b); err != nil {
+		return err
+	}
 	for i, line := range strings.Split(string(trimBOM(b)), "\n") {
 		line = strings.TrimSpace(line)
 		if line == "" || strings.ContainsAny(line[:1], ";#[") {

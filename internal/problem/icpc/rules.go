@@ -33,7 +33,7 @@ func (im *importer) readRules() ([]rule, error) {
 	if err != nil {
 		return nil, err
 	}
-	root, err := parseYAML(rulesName, b)
+	root, err := parseYAML(im.ctx, rulesName, b)
 	if err != nil {
 		return nil, err
 	}

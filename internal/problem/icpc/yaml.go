@@ -1,14 +1,17 @@
 package icpc
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/big"
 	"regexp"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/lexer"
 	"github.com/goccy/go-yaml/parser"
 	"github.com/goccy/go-yaml/token"
 
@@ -28,12 +31,23 @@ type value struct {
 var utf8BOM = []byte("\xef\xbb\xbf")
 
 // parseYAML returns the root mapping's value; an empty file is an empty
-// mapping. The caller bounds len(b): the parser's time grows with its square
-// on deeply nested input.
-func parseYAML(file string, b []byte) (value, error) {
+// mapping. The caller bounds len(b), boundYAML what it is parsed into.
+func parseYAML(ctx context.Context, file string, b []byte) (value, error) {
 	v := value{file: file}
 	b = trimBOM(b)
-	f, err := parser.ParseBytes(b, 0)
+	if err := checkText(file, b); err != nil {
+		return v, err
+	}
+	done, err := admitParse(ctx)
+	if err != nil {
+		return v, err
+	}
+	defer done()
+	tokens := lexer.Tokenize(string(b))
+	if err := boundYAML(file, tokens); err != nil {
+		return v, err
+	}
+	f, err := parser.Parse(tokens, 0)
 	if err != nil {
 		line, msg := 1, err.Error()
 		if e, ok := errors.AsType[yaml.Error](err); ok {
@@ -169,6 +183,17 @@ func (nullAt) Type() ast.NodeType { return ast.NullType }
 
 // scalar returns the text of a scalar as written, and whether it was quoted.
 func (v value) scalar() (string, bool, error) {
+	s, quoted, err := v.written()
+	if err == nil && strings.IndexByte(s, 0) >= 0 { // "\0", which no database takes as text
+		err = v.fail(`remove the \0`, "the text holds a NUL character")
+	}
+	if err == nil && !utf8.ValidString(s) { // "\ud800"
+		err = v.fail(`write the character itself`, "the text holds half a character")
+	}
+	return s, quoted, err
+}
+
+func (v value) written() (string, bool, error) {
 	switch n := v.node.(type) {
 	case *ast.StringNode:
 		t := n.GetToken().Type
