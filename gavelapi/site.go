@@ -162,11 +162,12 @@ type WorkerInfo struct {
 	Name         string       `json:"name"`
 	Pool         string       `json:"pool"`
 	Rank         int          `json:"rank" doc:"of its pool: a lower one is preferred"`
-	State        string       `json:"state" enum:"idle,busy,draining,paused,offline"`
+	State        string       `json:"state" enum:"idle,busy,draining,paused,set_aside,asleep,offline"`
 	Away         string       `json:"away,omitempty" doc:"why it gets no work, though it may be online"`
 	AwayUntil    *time.Time   `json:"away_until,omitempty"`
 	Tags         []string     `json:"tags,omitempty"`
 	Lanes        []string     `json:"lanes,omitempty" doc:"the only lanes it takes; absent is all"`
+	SpeedFactor  float64      `json:"speed_factor,omitempty" doc:"1 is the fleet's median, 2 takes twice as long"`
 	Slots        int          `json:"slots"`
 	Leases       int          `json:"leases"`
 	LastSeenAt   *time.Time   `json:"last_seen_at,omitempty"`

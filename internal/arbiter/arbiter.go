@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/gavel-oj/gavel/internal/blob"
 	"github.com/gavel-oj/gavel/internal/clock"
 	"github.com/gavel-oj/gavel/internal/dispatch"
+	"github.com/gavel-oj/gavel/internal/health"
 	"github.com/gavel-oj/gavel/internal/language"
 	"github.com/gavel-oj/gavel/internal/lease"
 	"github.com/gavel-oj/gavel/internal/store"
@@ -48,6 +50,8 @@ type Config struct {
 	Lease       lease.Settings
 	Leader      LeaderSettings
 	Dispatch    dispatch.Policy // zero is dispatch.DefaultPolicy
+	Health      health.Settings // zero judges nobody's health
+	SleepLead   time.Duration   // before planned hours; 0 is DefaultSleepLead
 	Holder      string          // names this process in the leadership row: host and pid
 	Clock       clock.Clock
 	Logger      *slog.Logger
@@ -67,6 +71,8 @@ type Arbiter struct {
 	current atomic.Pointer[leadership] // nil while standing by
 	watch   *watchers
 	tokens  *tokenCache
+	// probePackages are the digests of those that are known to be stored.
+	probePackages sync.Map
 
 	results    batcher[resultInput, bool]
 	heartbeats batcher[heartbeatInput, bool]
@@ -82,6 +88,9 @@ func New(cfg Config) (*Arbiter, error) {
 	}
 	if cfg.Dispatch.Hold == 0 && cfg.Dispatch.RunShare == 0 {
 		cfg.Dispatch = dispatch.DefaultPolicy
+	}
+	if cfg.SleepLead == 0 {
+		cfg.SleepLead = DefaultSleepLead
 	}
 	if cfg.Holder == "" {
 		cfg.Holder = uuid.NewString()

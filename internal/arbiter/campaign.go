@@ -89,6 +89,9 @@ func (a *Arbiter) tryToLead(ctx context.Context, conn **pgx.Conn) (*leadership, 
 	if err := l.rebuild(ctx); err != nil {
 		return nil, fmt.Errorf("rebuild memory: %w", err)
 	}
+	if err := l.restoreHealth(ctx); err != nil {
+		return nil, err
+	}
 	return l, nil
 }
 

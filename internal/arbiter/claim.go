@@ -23,6 +23,7 @@ type waiter struct {
 	request  uuid.UUID
 	slots    int // asked for
 	inFlight int // grants being committed for it
+	since    time.Time
 	callers  int // HTTP requests that wait for it: a retry joins its first try
 
 	done   chan struct{}
@@ -121,6 +122,9 @@ func (l *leadership) admit(p auth.Principal, session uuid.UUID, req gavelapi.Cla
 		name: p.WorkerName, session: session, slots: req.TotalSlots, caps: req.Capabilities, cached: req.Cached, seenAt: now,
 		dirty: true, changed: news || known.changed,
 	}
+	if news {
+		l.joined(p.WorkerID, session.String(), req.Capabilities, now)
+	}
 	l.enlist(p.WorkerID, now)
 	return dead, nil
 }
@@ -175,7 +179,7 @@ func (l *leadership) join(p auth.Principal, session, request uuid.UUID, req gave
 	l.claims++
 	w := &waiter{
 		id: l.claims, workerID: p.WorkerID, session: session, request: request,
-		slots: req.Slots, callers: 1, done: make(chan struct{}),
+		slots: req.Slots, since: l.a.clock.Now(), callers: 1, done: make(chan struct{}),
 	}
 	l.waiters[w.id] = w
 	l.board.AddClaim(dispatch.Claim{ID: w.id, Worker: w.workerID, Slots: w.slots}, l.a.clock.Now())

@@ -72,6 +72,7 @@ func (l *leadership) enlist(id int64, now time.Time) {
 		}
 		w.Away = awayReason(s.Away, s.AwayNote, s.AwayUntil)
 	}
+	l.healthAway(id, &w, now)
 	l.board.SetWorker(w, now)
 }
 
@@ -116,10 +117,15 @@ func (l *leadership) muster(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read brakes: %w", err)
 	}
+	plans, err := l.a.readHours(ctx)
+	if err != nil {
+		return err
+	}
 	now := l.a.clock.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.adopt(rows)
+	l.adoptHours(plans)
 	l.takeRoll(now)
 	l.brake(brakes)
 	return nil

@@ -95,6 +95,7 @@ type foundLease struct {
 	jobID, submissionID int64
 	token               uuid.UUID
 	outcome             lease.Outcome
+	probe               bool
 }
 
 // findLease looks a token up: in memory, else among the attempts. A token
@@ -108,7 +109,7 @@ func (a *Arbiter) findLease(ctx context.Context, l *leadership, p auth.Principal
 	h := l.held[token]
 	l.mu.Unlock()
 	if h != nil && h.workerID == p.WorkerID {
-		return foundLease{jobID: h.jobID, submissionID: h.submissionID, token: token, outcome: lease.Running}, nil
+		return foundLease{jobID: h.jobID, submissionID: h.submissionID, token: token, outcome: lease.Running, probe: h.isProbe()}, nil
 	}
 	return a.findAttempt(ctx, p, token)
 }
@@ -124,7 +125,7 @@ func (a *Arbiter) findAttempt(ctx context.Context, p auth.Principal, token uuid.
 	if row.WorkerID != p.WorkerID {
 		return foundLease{}, apperr.New(apperr.Forbidden, "use the token of the worker that holds the lease", "this lease belongs to another worker")
 	}
-	return foundLease{jobID: row.JobID, submissionID: row.SubmissionID, token: token, outcome: lease.Outcome(row.Outcome)}, nil
+	return foundLease{jobID: row.JobID, submissionID: row.SubmissionID, token: token, outcome: lease.Outcome(row.Outcome), probe: row.Kind == "probe"}, nil
 }
 
 func gone(outcome lease.Outcome) error {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/gavel-oj/gavel/gavelapi"
 	"github.com/gavel-oj/gavel/internal/dispatch"
+	"github.com/gavel-oj/gavel/internal/health"
 	"github.com/gavel-oj/gavel/internal/store/storedb"
 )
 
@@ -37,17 +38,21 @@ type leadership struct {
 	// rejudged asks the write-down loop to look for rejudges that are done.
 	rejudged atomic.Bool
 
-	mu       sync.Mutex
-	board    *dispatch.Board
-	brakes   dispatch.Brakes
-	settings map[int64]*storedb.FleetSettingsRow // of workers, by id
-	failedBy map[int64][]int64                   // open job → workers that failed or lost it
-	held     map[uuid.UUID]*held                 // live leases by token
-	byJob    map[int64]*held                     // the same by job
-	holders  map[int64]map[int64]*held           // the same by worker and job
-	presence map[int64]*presence                 // workers seen in this term
-	waiters  map[int64]*waiter                   // claims that wait, by their number
-	claims   int64                               // numbers given to claims
+	mu         sync.Mutex
+	board      *dispatch.Board
+	brakes     dispatch.Brakes
+	settings   map[int64]*storedb.FleetSettingsRow // of workers, by id
+	failedBy   map[int64][]int64                   // open job → workers that failed or lost it
+	held       map[uuid.UUID]*held                 // live leases by token
+	byJob      map[int64]*held                     // the same by job
+	holders    map[int64]map[int64]*held           // the same by worker and job
+	presence   map[int64]*presence                 // workers seen in this term
+	waiters    map[int64]*waiter                   // claims that wait, by their number
+	claims     int64                               // numbers given to claims
+	health     *health.Fleet
+	healthNews []health.Change    // to be written down
+	orphans    []int64            // probes of an earlier term that nobody waits for
+	hours      map[int64]*sleeper // planned absence of workers
 	// loopedAt is when the dispatch loop last came round; readiness looks at it.
 	loopedAt time.Time
 	// pace is about how long a job takes from its grant to its result.
@@ -87,6 +92,7 @@ func newLeadership(a *Arbiter, conn *pgx.Conn, term int64, renewedAt time.Time) 
 	l := &leadership{
 		a: a, conn: conn, term: term, kick: make(chan struct{}, 1), over: make(chan struct{}),
 		presence: map[int64]*presence{}, waiters: map[int64]*waiter{}, loopedAt: renewedAt,
+		health: health.New(a.cfg.Health),
 	}
 	l.renewedAt.Store(&renewedAt)
 	l.forgetLeases()
@@ -106,9 +112,11 @@ func (l *leadership) run(ctx context.Context) error {
 	group.Go(func() error { return l.dispatchLoop(gctx) })
 	group.Go(func() error { return l.reclaimLoop(gctx) })
 	group.Go(func() error { return l.writeDownLoop(gctx) })
+	group.Go(func() error { return l.probeLoop(gctx) })
 	l.poke()
 	err := group.Wait()
 	if err == nil {
+		l.lastHealth(ctx)
 		l.resign(ctx)
 	}
 	return err
@@ -160,6 +168,10 @@ func (l *leadership) rebuild(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read brakes: %w", err)
 	}
+	plans, err := l.a.readHours(ctx)
+	if err != nil {
+		return err
+	}
 	leased, err := l.a.q.LeasedJobs(ctx, l.a.db.Pool)
 	if err != nil {
 		return fmt.Errorf("read leased jobs: %w", err)
@@ -173,6 +185,7 @@ func (l *leadership) rebuild(ctx context.Context) error {
 	defer l.mu.Unlock()
 	l.adopt(settings)
 	l.brake(brakes)
+	l.adoptHours(plans)
 	l.forgetLeases()
 	for _, f := range failed {
 		l.failedBy[f.JobID] = append(l.failedBy[f.JobID], f.WorkerID)

@@ -45,14 +45,14 @@ func TestAnOldLeaseDoesNotTakeItsSuccessorOutOfTheCount(t *testing.T) {
 // I4: so can the answer of a reclaim.
 func TestALateReclaimDoesNotForgetTheNextLease(t *testing.T) {
 	l, _, live := remembering(t)
-	l.takenBack(&storedb.RequeueExpiredRow{JobID: 1, LeaseGen: 1, Confirmed: true})
+	l.takenBack(t.Context(), &storedb.RequeueExpiredRow{JobID: 1, LeaseGen: 1, Confirmed: true})
 	if l.held[live] == nil || len(l.holders[7]) != 1 || l.board.Held(7) != 1 {
 		t.Error("the live lease was forgotten")
 	}
 	if l.board.HasJob(1) {
 		t.Error("a leased job was put into the queue")
 	}
-	l.takenBack(&storedb.RequeueExpiredRow{JobID: 1, LeaseGen: 2, Confirmed: true})
+	l.takenBack(t.Context(), &storedb.RequeueExpiredRow{JobID: 1, LeaseGen: 2, Confirmed: true})
 	if l.held[live] != nil || l.board.Held(7) != 0 || !l.board.HasJob(1) {
 		t.Error("an expired lease was kept")
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/gavel-oj/gavel/gavelapi"
+	"github.com/gavel-oj/gavel/internal/health"
 	"github.com/gavel-oj/gavel/internal/store"
 	"github.com/gavel-oj/gavel/internal/store/storedb"
 )
@@ -75,7 +76,7 @@ func (l *leadership) reclaim(ctx context.Context) error {
 		return err
 	}
 	for _, r := range requeued {
-		l.takenBack(r)
+		l.takenBack(ctx, r)
 		l.a.log.Info("lease expired", "job_id", r.JobID, "submission_id", r.SubmissionID, "lease_gen", r.LeaseGen, "confirmed", r.Confirmed)
 		l.a.watch.changed(r.SubmissionID)
 	}
@@ -85,6 +86,11 @@ func (l *leadership) reclaim(ctx context.Context) error {
 		l.mu.Unlock()
 		if h != nil {
 			l.finish(h.token, r.JobID)
+			if h.isProbe() {
+				l.probeLost(ctx, h)
+			} else {
+				l.failed(h, health.Lost, "", "the lease ran out without an answer")
+			}
 		}
 		l.a.log.Error("system error: attempts used up by lost leases", "job_id", r.JobID, "submission_id", r.SubmissionID)
 		l.a.watch.changed(r.SubmissionID)
@@ -95,15 +101,19 @@ func (l *leadership) reclaim(ctx context.Context) error {
 // takenBack puts a reclaimed job back to the waiting ones, unless memory did
 // not know its lease (the scan finds the job) or knows the next one already:
 // the dispatch loop may have been quicker than the answer to the reclaim.
-func (l *leadership) takenBack(r *storedb.RequeueExpiredRow) {
+func (l *leadership) takenBack(ctx context.Context, r *storedb.RequeueExpiredRow) {
 	l.mu.Lock()
 	h := l.byJob[r.JobID]
 	l.mu.Unlock()
 	switch {
 	case h == nil || h.gen != r.LeaseGen:
+	case h.isProbe():
+		l.probeLost(ctx, h)
 	case r.Confirmed:
+		l.failed(h, health.Lost, "", "the lease ran out without an answer")
 		l.requeue(h.token, r.JobID, r.LeaseGen, h.workerID)
 	default:
+		l.failed(h, health.Lost, "", "the lease was never confirmed")
 		l.requeue(h.token, r.JobID, r.LeaseGen, 0)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/gavel-oj/gavel/internal/apperr"
 	"github.com/gavel-oj/gavel/internal/auth"
 	"github.com/gavel-oj/gavel/internal/dispatch"
+	"github.com/gavel-oj/gavel/internal/health"
 	"github.com/gavel-oj/gavel/internal/lease"
 	"github.com/gavel-oj/gavel/internal/store/storedb"
 )
@@ -79,6 +80,10 @@ func (a *Arbiter) answerDead(ctx context.Context, h foundLease, report *gavelapi
 
 // record writes a report under a live lease; false means that it was not live.
 func (a *Arbiter) record(ctx context.Context, l *leadership, p auth.Principal, h foundLease, report *gavelapi.Report) (bool, error) {
+	if h.probe {
+		return a.recordProbe(ctx, l, p, h, report)
+	}
+	known := l.lookUp(h)
 	if fault := report.Fault; fault != nil {
 		return a.recordFault(ctx, l, p, h, report)
 	}
@@ -87,6 +92,7 @@ func (a *Arbiter) record(ctx context.Context, l *leadership, p auth.Principal, h
 		return false, err
 	}
 	l.finish(h.token, h.jobID)
+	l.judged(known)
 	a.watch.changed(h.submissionID)
 	return true, nil
 }
@@ -132,7 +138,7 @@ func (a *Arbiter) recordResults(ctx context.Context, batch []resultInput) ([]boo
 // recordFault ends an attempt that the system failed: another try below the
 // cap, system_error at the cap.
 func (a *Arbiter) recordFault(ctx context.Context, l *leadership, p auth.Principal, h foundLease, report *gavelapi.Report) (bool, error) {
-	fault := report.Fault
+	fault, known := report.Fault, l.lookUp(h)
 	returned, err := a.q.ReturnFailed(ctx, a.db.Pool, &storedb.ReturnFailedParams{
 		JobID: h.jobID, LeaseToken: h.token, WorkerID: p.WorkerID, AttemptCap: int32(a.cfg.Lease.AttemptCap),
 		Blame: fault.Blame, Message: fault.Message,
@@ -142,6 +148,7 @@ func (a *Arbiter) recordFault(ctx context.Context, l *leadership, p auth.Princip
 	}
 	if len(returned) == 1 {
 		a.log.Warn("attempt failed", "job_id", h.jobID, "submission_id", h.submissionID, "worker", p.WorkerName, "blame", fault.Blame, "message", fault.Message)
+		l.failed(known, health.Faulted, fault.Blame, fault.Message)
 		l.requeue(h.token, h.jobID, returned[0].LeaseGen, p.WorkerID)
 		a.watch.changed(h.submissionID)
 		return true, nil
@@ -155,6 +162,7 @@ func (a *Arbiter) recordFault(ctx context.Context, l *leadership, p auth.Princip
 		return false, err
 	}
 	a.log.Error("system error", "job_id", h.jobID, "submission_id", h.submissionID, "worker", p.WorkerName, "blame", fault.Blame, "message", fault.Message)
+	l.failed(known, health.Faulted, fault.Blame, fault.Message)
 	l.finish(h.token, h.jobID)
 	a.watch.changed(h.submissionID)
 	return true, nil
@@ -192,6 +200,13 @@ func (a *Arbiter) Release(ctx context.Context, p auth.Principal, req gavelapi.Re
 			return none, err
 		}
 		return gavelapi.ReleaseResponse{Released: h.outcome == lease.Released, Reason: lease.EndReason(h.outcome)}, nil
+	}
+	if known := l.lookUp(h); req.Reason == "cannot" && known != nil {
+		if known.isProbe() {
+			l.probeRefused(ctx, known)
+			return gavelapi.ReleaseResponse{Released: true}, nil
+		}
+		l.failed(known, health.Refused, health.BlameHost, "handed back as one that it cannot do")
 	}
 	l.requeue(h.token, h.jobID, rows[0].LeaseGen, 0)
 	a.watch.changed(h.submissionID)

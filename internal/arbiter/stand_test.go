@@ -51,7 +51,12 @@ type stand struct {
 
 func newStand(t *testing.T, settings lease.Settings) *stand {
 	t.Helper()
-	s := startOn(t, storetest.DB(t), settings)
+	return newStandWith(t, settings, func(*arbiter.Config) {})
+}
+
+func newStandWith(t *testing.T, settings lease.Settings, change func(*arbiter.Config)) *stand {
+	t.Helper()
+	s := startWith(t, storetest.DB(t), settings, change)
 	secret, err := s.AdminToken(t.Context(), "test")
 	if err != nil {
 		t.Fatal(err)
@@ -66,6 +71,12 @@ func newStand(t *testing.T, settings lease.Settings) *stand {
 
 // startOn runs an arbiter on an existing database; it need not come to lead.
 func startOn(t *testing.T, url string, settings lease.Settings) *stand {
+	t.Helper()
+	return startWith(t, url, settings, func(*arbiter.Config) {})
+}
+
+// startWith is startOn with a changed configuration.
+func startWith(t *testing.T, url string, settings lease.Settings, change func(*arbiter.Config)) *stand {
 	t.Helper()
 	db, err := store.Open(t.Context(), url, store.Options{})
 	if err != nil {
@@ -83,11 +94,13 @@ func startOn(t *testing.T, url string, settings lease.Settings) *stand {
 	if testing.Verbose() {
 		log = t.Output()
 	}
-	a, err := arbiter.New(arbiter.Config{
+	cfg := arbiter.Config{
 		DB: db, DatabaseURL: url, Blobs: blobs, Languages: languages, Lease: settings,
 		Holder: t.Name(), Clock: clock.System{}, Logger: slog.New(slog.NewTextHandler(log, nil)),
 		Leader: arbiter.LeaderSettings{Valid: 2 * time.Second, Renew: 200 * time.Millisecond, Answer: 1500 * time.Millisecond, Poll: 20 * time.Millisecond},
-	})
+	}
+	change(&cfg)
+	a, err := arbiter.New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -91,11 +91,13 @@ func (a *Arbiter) listWorkers(ctx context.Context, name string) ([]gavelapi.Work
 		return nil, unavailable(err, "list workers")
 	}
 	online := map[int64]bool{}
+	standing := func(int64) standing { return standing{} }
 	if l := a.current.Load(); l != nil {
 		l.mu.Lock()
 		for _, w := range l.onlineWorkers(a.clock.Now()) {
 			online[w.ID] = true
 		}
+		standing = l.standings(a.clock.Now())
 		l.mu.Unlock()
 	}
 	list := make([]gavelapi.WorkerInfo, 0, len(rows))
@@ -111,11 +113,20 @@ func (a *Arbiter) listWorkers(ctx context.Context, name string) ([]gavelapi.Work
 		if err := json.Unmarshal(r.Capabilities, &w.Capabilities); err != nil {
 			return nil, fmt.Errorf("stored capabilities of worker %d: %w", r.ID, err)
 		}
+		s := standing(r.ID)
+		w.SpeedFactor = s.speed
+		if w.Away == "" {
+			w.Away = s.away
+		}
 		switch {
+		case r.Away != "" && online[r.ID]:
+			w.State = r.Away
+		case s.asleep && w.Leases == 0:
+			w.State = "asleep"
 		case !online[r.ID]:
 			w.State = "offline"
-		case r.Away != "":
-			w.State = r.Away
+		case s.aside:
+			w.State = "set_aside"
 		case w.Leases > 0:
 			w.State = "busy"
 		default:

@@ -26,6 +26,9 @@ func (l *leadership) writeDownLoop(ctx context.Context) error {
 		if err := l.writeDown(ctx); err != nil && ctx.Err() == nil {
 			l.a.log.Warn("writing down signs of life failed", "error", err)
 		}
+		if err := l.writeHealth(ctx); err != nil && ctx.Err() == nil {
+			l.a.log.Warn("writing down the health of workers failed", "error", err)
+		}
 		if l.rejudged.Swap(false) {
 			if err := l.finishRejudges(ctx); err != nil && ctx.Err() == nil {
 				l.rejudged.Store(true) // again at the next tick
@@ -36,6 +39,9 @@ func (l *leadership) writeDownLoop(ctx context.Context) error {
 			cleaned = now
 			if _, err := l.a.q.DeleteOldIdempotencyKeys(ctx, l.a.db.Pool, idempotencyKeysKept); err != nil && ctx.Err() == nil {
 				l.a.log.Warn("dropping old idempotency keys failed", "error", err)
+			}
+			if _, err := l.a.q.DropOldProbes(ctx, l.a.db.Pool, probesKept); err != nil && ctx.Err() == nil {
+				l.a.log.Warn("dropping old probes failed", "error", err)
 			}
 		}
 	}

@@ -18,6 +18,9 @@ type WorkerCmd struct {
 	Resume WorkerResumeCmd `cmd:"" help:"Give it work again."`
 	Label  WorkerLabelCmd  `cmd:"" help:"Set its pool, tags and lanes."`
 	Remove WorkerRemoveCmd `cmd:"" help:"Remove it; its token is refused, what it holds goes to others."`
+	Health WorkerHealthCmd `cmd:"" help:"Show what was seen of a worker's work: evidence, probes, speed."`
+	Reset  WorkerResetCmd  `cmd:"" help:"Forget what counts against a worker: it gets work again at once."`
+	Hours  WorkerHoursCmd  `cmd:"" help:"Show or set when a worker is meant to be asleep."`
 }
 
 // WorkerListCmd is `gavel worker list`.
@@ -50,12 +53,19 @@ func (cmd *WorkerListCmd) Run(app *App) error {
 			return text(instant(*w.LastSeenAt))
 		}},
 		{name: "LANGUAGES", flex: 10, cell: func(w W) cell { return text(offers(w.Capabilities.Languages)) }},
+		{name: "SPEED", wide: true, right: true, cell: func(w W) cell {
+			if w.SpeedFactor == 0 {
+				return shade("-", dim)
+			}
+			return text(fmt.Sprintf("%.2f", w.SpeedFactor))
+		}},
 		{name: "CORES", wide: true, right: true, cell: func(w W) cell { return number(int64(w.Capabilities.Cores)) }},
 		{name: "MiB", wide: true, right: true, cell: func(w W) cell { return text(mib(w.Capabilities.MemoryBytes)) }},
 		{name: "ARCH", wide: true, cell: func(w W) cell { return text(orDash(w.Capabilities.Arch)) }},
 		{name: "BUILD", wide: true, cell: func(w W) cell { return text(orDash(w.Capabilities.Build)) }},
 		{name: "SANDBOX", wide: true, cell: func(w W) cell { return text(orDash(w.Capabilities.Sandbox)) }},
 		{name: "LACKS", wide: true, cell: func(w W) cell { return text(strings.Join(w.Capabilities.Weaker, ", ")) }},
+		{name: "AWAY", wide: true, cell: func(w W) cell { return text(w.Away) }},
 	})
 }
 

@@ -7,6 +7,7 @@ import (
 	"github.com/lmittmann/tint"
 
 	"github.com/gavel-oj/gavel/internal/config"
+	"github.com/gavel-oj/gavel/internal/health"
 	"github.com/gavel-oj/gavel/internal/lease"
 	"github.com/gavel-oj/gavel/internal/serve"
 )
@@ -25,6 +26,9 @@ type ServeCmd struct {
 	LeaseTTL        string `name:"lease-ttl" placeholder:"TIME" help:"How long a lease lives without a heartbeat (default 60s)."`
 	Heartbeat       string `name:"heartbeat" placeholder:"TIME" help:"How often workers heartbeat; three must fit into a lease (default 5s)."`
 	Attempts        string `name:"attempts" placeholder:"N" help:"Lost or failed attempts before a submission becomes a system error (default 3)."`
+	SetAsideAfter   string `name:"set-aside-after" placeholder:"N" help:"Faults in a row after which a worker gets nothing but known-answer probes; 0 judges and probes nobody (default 3)."`
+	SetAsideFor     string `name:"set-aside-for" placeholder:"TIME" help:"How long before the first probe; it doubles each time, up to an hour (default 1m)."`
+	SleepLead       string `name:"sleep-lead" placeholder:"TIME" help:"How long before planned hours a worker gets nothing new (default 5m)."`
 	MaxUploadMiB    string `name:"max-upload-mib" placeholder:"N" help:"Largest problem package (default 1024)."`
 	MaxBodyMiB      string `name:"max-body-mib" placeholder:"N" help:"Largest body of any other call; a result may be four times that (default 4)."`
 }
@@ -50,12 +54,20 @@ func leaseSettings(v *config.Values) lease.Settings {
 	return s
 }
 
+func healthSettings(v *config.Values) health.Settings {
+	s := health.Default
+	s.Faults, s.Backoff = int(v.Number("set_aside_after")), v.Duration("set_aside_for")
+	s.BackoffMax = max(s.BackoffMax, s.Backoff)
+	return s
+}
+
 // Run implements the command.
 func (c *ServeCmd) Run(a *App) error {
 	v, err := a.resolve("serve", c.Config, map[string]string{
 		"database_url": c.DatabaseURL, "database_url_file": c.DatabaseURLFile, "data_dir": c.DataDir, "listen": c.Listen,
 		"tls_cert": c.TLSCert, "tls_key": c.TLSKey, "admin_token_file": c.AdminTokenFile, "lease_ttl": c.LeaseTTL,
-		"heartbeat": c.Heartbeat, "attempts": c.Attempts, "max_upload_mib": c.MaxUploadMiB, "max_body_mib": c.MaxBodyMiB,
+		"heartbeat": c.Heartbeat, "attempts": c.Attempts, "set_aside_after": c.SetAsideAfter,
+		"set_aside_for": c.SetAsideFor, "sleep_lead": c.SleepLead, "max_upload_mib": c.MaxUploadMiB, "max_body_mib": c.MaxBodyMiB,
 	})
 	if err != nil {
 		return err
@@ -70,6 +82,7 @@ func (c *ServeCmd) Run(a *App) error {
 	srv, err := serve.Start(a.Ctx, serve.Config{
 		DatabaseURL: v.Text("database_url"), DataDir: v.Text("data_dir"), Listen: v.Text("listen"), TLSCert: v.Text("tls_cert"), TLSKey: v.Text("tls_key"),
 		MaxUpload: v.Number("max_upload_mib") << 20, MaxBody: v.Number("max_body_mib") << 20, Lease: leaseSettings(v), Logger: log,
+		Health: healthSettings(v), SleepLead: v.Duration("sleep_lead"),
 	})
 	if err != nil {
 		return serverError(err)

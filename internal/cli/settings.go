@@ -29,6 +29,9 @@ var serveOnly = []config.Setting{
 	{Key: "lease_ttl", Env: "GAVEL_LEASE_TTL", Default: "60s", Says: "how long a lease lives without a heartbeat", Kind: config.Duration, Min: 1},
 	{Key: "heartbeat", Env: "GAVEL_HEARTBEAT", Default: "5s", Says: "how often workers heartbeat; three must fit into a lease", Kind: config.Duration, Min: 1},
 	{Key: "attempts", Env: "GAVEL_ATTEMPTS", Default: "3", Says: "lost or failed attempts before a submission becomes a system error", Kind: config.Number, Min: 1, Max: 1000},
+	{Key: "set_aside_after", Env: "GAVEL_SET_ASIDE_AFTER", Default: "3", Says: "faults in a row after which a worker gets nothing but known-answer probes; 0 judges and probes nobody", Kind: config.Number, Max: 1000},
+	{Key: "set_aside_for", Env: "GAVEL_SET_ASIDE_FOR", Default: "1m", Says: "how long before the first probe; it doubles each time, up to an hour", Kind: config.Duration, Min: 1},
+	{Key: "sleep_lead", Env: "GAVEL_SLEEP_LEAD", Default: "5m", Says: "how long before planned hours a worker gets nothing new", Kind: config.Duration, Min: 1},
 	{Key: "max_upload_mib", Env: "GAVEL_MAX_UPLOAD_MIB", Default: "1024", Says: "largest problem package, in MiB", Kind: config.Number, Min: 1, Max: 1 << 20},
 	{Key: "max_body_mib", Env: "GAVEL_MAX_BODY_MIB", Default: "4", Says: "largest body of any other call, in MiB; a result may be four times that", Kind: config.Number, Min: 1, Max: 1024},
 }

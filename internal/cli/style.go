@@ -63,6 +63,8 @@ func stateColor(s string) color {
 	switch s {
 	case gavelapi.StateSystemError, "offline", "disabled":
 		return magenta
+	case "set_aside", "asleep":
+		return yellow
 	case gavelapi.StateCancelled, gavelapi.StatePending:
 		return dim
 	case "busy", "idle":

@@ -138,6 +138,7 @@ func (s *stand) serve(ttl, beat time.Duration, flags ...string) *arbiterProcess 
 		args := []string{
 			"serve", "--database-url", s.url, "--data-dir", s.path("arbiter"), "--listen", a.listen,
 			"--admin-token-file", s.path("admin-token"), "--lease-ttl", ttl.String(), "--heartbeat", beat.String(),
+			"--set-aside-after", "0", // unless a scenario is about health: workers here are harmed on purpose, again and again
 		}
 		cmd := exec.Command(s.Gavel, append(args, flags...)...)
 		cmd.Env = []string{"PATH=/usr/local/bin:/usr/bin:/bin"}

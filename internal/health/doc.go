@@ -20,6 +20,8 @@
 //	H3  When several workers fail a case, the case is blamed: what it counted is
 //	    taken back from all of them, and who was set aside for it returns. When
 //	    somebody succeeds with it after all, it counts again.
+//	    Where there is nobody else to fail it, a worker that fails a job again is
+//	    probed before it gets any more work: that tells.
 //	H4  Who is set aside gets nothing but probes, and none before its back-off is
 //	    over. It returns by passing them, by H3 or by an operator.
 //	H5  The back-off doubles from one setting aside to the next, and begins anew

@@ -42,15 +42,29 @@ func (f *Fleet) count(id int64, e Evidence, granted time.Time) []Change {
 	e.Same = e.Kind == Lost && slices.ContainsFunc(slices.Concat(s.Worker.Streak, s.Worker.evidence()), func(o Evidence) bool {
 		return o.Kind == Lost && o.Case != e.Case && !granted.After(o.At)
 	})
+	again := false
+	s.rows(func(o *Evidence) { again = again || o.Case == e.Case })
 	if e.Blame != BlameToolchain {
 		s.Worker.enter(e)
 	}
 	if e.Language != "" {
 		s.language(e.Language).enter(e)
 	}
+	s.doubt(e, again)
 	f.index(e.Case, id)
 	changes := f.blame(e.Case, e.At)
 	return append(changes, f.judge(id, e.At)...)
+}
+
+// doubt asks a probe who is to blame when a worker fails a job again: there
+// was nobody else to give it to, so neither H2 nor H3 could tell.
+func (s *State) doubt(e Evidence, again bool) {
+	if !again || e.Kind == Probed || s.Worker.Aside != nil || !slices.Contains(s.Order, e.Language) {
+		return
+	}
+	step := Step{e.Language, Programs[0]}
+	s.Joining = append([]Step{step}, slices.DeleteFunc(s.Joining, func(p Step) bool { return p == step })...)
+	s.Gate, s.JoinedAt, s.Doubt = true, e.At, "it failed "+e.Case+" again"
 }
 
 // enter adds evidence to a row: one entry a case (H2).

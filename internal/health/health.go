@@ -21,14 +21,14 @@ type Settings struct {
 	// before an idle moment is used for another.
 	Recheck time.Duration
 	Slow    float64       // a speed factor from which on a worker counts as slow
-	SlowCPU time.Duration // the smallest CPU limit that a slow worker is given
+	SlowCPU time.Duration // CPU limits up to this are too tight for a slow worker
 	Drift   float64       // a change of a worker's own times that is worth a word
 }
 
 // Default is what gavel does unless told otherwise.
 var Default = Settings{
 	Faults: 3, Backoff: time.Minute, BackoffMax: time.Hour, Workers: 2, Gate: 10 * time.Second,
-	Recheck: time.Hour, Slow: 1.5, SlowCPU: 2 * time.Second, Drift: 0.15,
+	Recheck: time.Hour, Slow: 1.5, SlowCPU: time.Second, Drift: 0.15,
 }
 
 // On says whether health is judged at all.
@@ -110,7 +110,8 @@ type State struct {
 	JoinedAt time.Time         `json:"joined_at,omitzero"`
 	Versions map[string]string `json:"versions,omitempty"` // what it offers, as it said last
 	Order    []string          `json:"order,omitempty"`    // the same in the order of probing
-	Gate     bool              `json:"gate,omitempty"`     // its first probe comes before any work
+	Gate     bool              `json:"gate,omitempty"`     // its next probe comes before any work
+	Doubt    string            `json:"doubt,omitempty"`    // why, when it has not just joined
 
 	Joining   []Step               `json:"joining,omitempty"`   // probes still to do since it joined
 	Returning []Step               `json:"returning,omitempty"` // the rest of a round that decides about return
@@ -193,6 +194,8 @@ func (f *Fleet) Away(id int64) string {
 		return ""
 	case s.Worker.Aside != nil:
 		return "set aside: " + s.Worker.Aside.Reason
+	case s.Gate && s.Doubt != "":
+		return "in doubt: " + s.Doubt + "; a known-answer probe comes before any work"
 	case s.Gate:
 		return "joining: its first known-answer probe comes before any work"
 	}
@@ -253,7 +256,7 @@ func (f *Fleet) Reset(id int64, language string, at time.Time) []Change {
 	}
 	if language == "" {
 		forget("", &s.Worker)
-		s.Gate, s.Joining = false, nil
+		s.Joining = nil
 	}
 	for _, l := range slices.Sorted(maps.Keys(s.Languages)) {
 		if language == "" || l == language {

@@ -152,6 +152,25 @@ func TestTheSameJobCountsOnce(t *testing.T) {
 	s.wantAway(1, "")
 }
 
+func TestAWorkerThatFailsAJobAgainIsProbedBeforeItWorksOn(t *testing.T) {
+	s := joined(t, "cpp17", "python3")
+	s.probes(1, always)
+	s.faultOn(7, 1, "python3", BlameHost)
+	s.wantAway(1, "")
+	s.faultOn(7, 1, "python3", BlameHost)
+	s.wantAway(1, "in doubt: it failed job 7 again")
+	if o, ok := s.Due(1, s.now); !ok || o != (Order{Step{"python3", "AC"}, ForDoubt, true}) {
+		t.Errorf("due %+v %v", o, ok)
+	}
+	s.probe(1, always) // the job is to blame
+	s.wantAway(1, "")
+	s.wantLog()
+	s.faultOn(7, 1, "python3", BlameHost)
+	s.probe(1, never) // the worker is
+	s.wantLog("1 python3 set_aside")
+	s.wantAway(1, "")
+}
+
 func TestLeasesLostTogetherAreOneIncident(t *testing.T) {
 	s := begin(t)
 	granted := s.now

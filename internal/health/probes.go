@@ -27,6 +27,7 @@ const (
 	ForJoin   Purpose = "join"
 	ForReturn Purpose = "return"
 	ForSpeed  Purpose = "speed"
+	ForDoubt  Purpose = "doubt" // who is to blame, the job or the worker
 )
 
 // Open is the probe on its way to a worker.
@@ -71,7 +72,7 @@ func (f *Fleet) Join(id int64, session string, offers []Offer, at time.Time) {
 	fresh := s.Session != session
 	gate := fresh || s.Gate
 	if fresh {
-		s.Session, s.JoinedAt, s.Joining = session, at, nil
+		s.Session, s.JoinedAt, s.Joining, s.Doubt = session, at, nil, ""
 	}
 	for _, l := range slices.Sorted(maps.Keys(s.Versions)) {
 		if _, still := versions[l]; !still {
@@ -102,7 +103,7 @@ func (s *State) drop(language string) {
 // settleGate opens the gate when there is nothing to wait for behind it.
 func (s *State) settleGate() {
 	if len(s.Joining) == 0 || s.Worker.Aside != nil {
-		s.Gate = false
+		s.Gate, s.Doubt = false, ""
 	}
 }
 
@@ -119,7 +120,7 @@ func (f *Fleet) Due(id int64, at time.Time) (Order, bool) {
 		return Order{}, false
 	}
 	if s.Gate && at.Sub(s.JoinedAt) >= f.settings.Gate {
-		f.worker(id).Gate = false // the probe may take its time, live work does not wait for it
+		f.worker(id).Gate, s.Doubt = false, "" // the probe may take its time, live work does not wait for it
 	}
 	if s.Open != nil {
 		return Order{}, false
@@ -132,6 +133,8 @@ func (f *Fleet) Due(id int64, at time.Time) (Order, bool) {
 		return Order{s.Returning[0], ForReturn, true}, true
 	case s.Worker.Aside != nil:
 		return Order{}, false
+	case len(s.Joining) > 0 && s.Doubt != "":
+		return Order{s.Joining[0], ForDoubt, true}, true
 	case len(s.Joining) > 0:
 		return Order{s.Joining[0], ForJoin, s.Gate}, true
 	}
@@ -247,6 +250,7 @@ func (f *Fleet) passed(id int64, open Open, o Outcome, at time.Time) []Change {
 	done := func(p Step) bool { return p == open.Step }
 	if slices.ContainsFunc(s.Joining, done) {
 		s.Joining, s.Gate = slices.DeleteFunc(s.Joining, done), false
+		s.Doubt = ""
 	}
 	if s.decides(open) {
 		s.Returning = slices.DeleteFunc(s.Returning, done)

@@ -112,8 +112,8 @@ func (f *Fleet) Slow(id int64) bool {
 	return f.settings.On() && f.settings.Slow > 0 && f.Factor(id) >= f.settings.Slow
 }
 
-// MinCPULimit is the smallest CPU limit of a job that a worker should get: a
-// slow one is kept off tight limits. 0 is any.
+// MinCPULimit is what the CPU limit of a job must be above for a worker to get
+// it: a slow one is kept off tight limits. 0 is any.
 func (f *Fleet) MinCPULimit(id int64) time.Duration {
 	if f.Slow(id) {
 		return f.settings.SlowCPU

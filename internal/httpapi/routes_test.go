@@ -71,6 +71,10 @@ var everyRoute = []struct {
 	{"get-problem", call{method: "GET", path: "/v1/problems/aplusb", token: apitest.SiteToken}, 200, `"title":"A + B"`},
 	{"list-languages", call{method: "GET", path: "/v1/languages", token: apitest.SiteToken}, 200, `"id":"cpp17"`},
 	{"list-workers", call{method: "GET", path: "/v1/workers", token: apitest.AdminToken}, 200, `"name":"home-pc"`},
+	{"get-worker-health", call{method: "GET", path: "/v1/workers/home-pc/health", token: apitest.AdminToken}, 200, `"set_aside":[{"language":"python3"`},
+	{"set-worker-hours", call{method: "PUT", path: "/v1/workers/home-pc/hours", token: apitest.AdminToken, body: `{"hours":"daily 01:30-06:00"}`}, 200, `"zone":"UTC"`},
+	{"set-pool-hours", call{method: "PUT", path: "/v1/pools/home/hours", token: apitest.AdminToken, body: `{"hours":""}`}, 200, `"pool":"home"`},
+	{"reset-worker-health", call{method: "POST", path: "/v1/workers/home-pc/health/reset", token: apitest.AdminToken, body: `{"reason":"repaired"}`}, 200, `"set_aside":[]`},
 	{"invite-worker", call{method: "POST", path: "/v1/workers/invitations", token: apitest.AdminToken, body: `{"pool":"home"}`}, 201, `"code":"gvl_i_`},
 }
 

@@ -103,6 +103,7 @@ func newServer(cfg Config) *server {
 	s.operatorRoutes()
 	s.problemRoutes()
 	s.fleetRoutes()
+	s.healthRoutes()
 	s.plainRoutes()
 	return s
 }

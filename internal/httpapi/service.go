@@ -96,6 +96,15 @@ type Service interface {
 	// Invite makes a one-time invitation; its code is in the answer only.
 	Invite(ctx context.Context, p auth.Principal, inv gavelapi.NewInvitation) (gavelapi.Invitation, error)
 
+	// WorkerHealth says what was seen of a worker's work.
+	WorkerHealth(ctx context.Context, name string) (gavelapi.WorkerHealth, error)
+	// ResetHealth forgets what counts against a worker; it may be repeated.
+	ResetHealth(ctx context.Context, p auth.Principal, name string, reset gavelapi.HealthReset) (gavelapi.WorkerHealth, error)
+	// SetWorkerHours and SetPoolHours replace planned hours; apperr.Invalid
+	// says what cannot be read. Empty hours end them.
+	SetWorkerHours(ctx context.Context, p auth.Principal, name string, h gavelapi.NewHours) (gavelapi.PlannedHours, error)
+	SetPoolHours(ctx context.Context, p auth.Principal, pool string, h gavelapi.NewHours) (gavelapi.PlannedHours, error)
+
 	// Ready says, for each part that granting needs, "ok" or what is wrong.
 	Ready(ctx context.Context) (checks map[string]string, ok bool)
 }

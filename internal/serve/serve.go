@@ -24,6 +24,7 @@ import (
 	"github.com/gavel-oj/gavel/internal/blob/dirblob"
 	"github.com/gavel-oj/gavel/internal/buildinfo"
 	"github.com/gavel-oj/gavel/internal/clock"
+	"github.com/gavel-oj/gavel/internal/health"
 	"github.com/gavel-oj/gavel/internal/httpapi"
 	"github.com/gavel-oj/gavel/internal/language"
 	"github.com/gavel-oj/gavel/internal/lease"
@@ -41,6 +42,8 @@ type Config struct {
 	MaxBody     int64          // bytes of any other call; 0 is the API's default
 	Lease       lease.Settings // zero is lease.DefaultSettings
 	Leader      arbiter.LeaderSettings
+	Health      health.Settings // zero judges nobody's health
+	SleepLead   time.Duration   // before planned hours; 0 is arbiter.DefaultSleepLead
 	Logger      *slog.Logger
 	Clock       clock.Clock
 }
@@ -111,6 +114,7 @@ func Start(ctx context.Context, cfg Config) (_ *Server, err error) {
 	}
 	s.Arbiter, err = arbiter.New(arbiter.Config{
 		DB: s.db, DatabaseURL: cfg.DatabaseURL, Blobs: s.blobs, Languages: languages, Lease: cfg.Lease, Leader: cfg.Leader,
+		Health: cfg.Health, SleepLead: cfg.SleepLead,
 		Holder: fmt.Sprintf("%s/%d", host, os.Getpid()), Clock: cfg.Clock, Logger: cfg.Logger,
 	})
 	if err != nil {

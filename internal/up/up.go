@@ -20,6 +20,7 @@ import (
 	"github.com/gavel-oj/gavel/gavelapi"
 	"github.com/gavel-oj/gavel/internal/apperr"
 	"github.com/gavel-oj/gavel/internal/clock"
+	"github.com/gavel-oj/gavel/internal/health"
 	"github.com/gavel-oj/gavel/internal/pgserver"
 	"github.com/gavel-oj/gavel/internal/serve"
 )
@@ -87,6 +88,7 @@ func Run(ctx context.Context, cfg Config, view View) (err error) {
 	view.Step("starting the arbiter")
 	srv, err := serve.Start(ctx, serve.Config{
 		DatabaseURL: pg.URL(), DataDir: filepath.Join(dir, "arbiter"), Listen: cfg.Listen, Logger: cfg.Logger, Clock: cfg.Clock,
+		Health: health.Default,
 	})
 	if err != nil {
 		return err

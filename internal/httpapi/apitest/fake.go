@@ -68,8 +68,10 @@ type Fake struct {
 	pools    []gavelapi.Pool
 	brakes   []gavelapi.Brake
 	audit    []gavelapi.AuditEntry
+	hours    map[string]gavelapi.PlannedHours // by worker
 	released bool
 	recorded bool
+	reset    bool
 }
 
 type keyed struct {

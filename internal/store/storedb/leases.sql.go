@@ -381,13 +381,14 @@ with input as (
 )
 select g.id as job_id, g.lease_gen, g.lease_token, g.attempts, g.kind, coalesce(g.submission_id, 0)::bigint as submission_id,
        coalesce(g.work_id, 0)::bigint as work_id, g.language, coalesce(s.source_name, '') as source_name,
-       coalesce(s.stop_rule, '') as stop_rule, c.source, c.file_names, c.file_contents, coalesce(p.name, '') as problem,
-       coalesce(h.package_digest, g.package_digest, '') as package_digest, h.limits
+       coalesce(s.stop_rule, 'first') as stop_rule, coalesce(c.source, pr.source) as source, c.file_names, c.file_contents, coalesce(p.name, case when g.kind = 'probe' then 'known-answers' end, '') as problem,
+       coalesce(h.package_digest, g.package_digest, '') as package_digest, coalesce(h.limits, pr.limits) as limits
   from granted g
   left join judgings h on h.id = g.judging_id
   left join submissions s on s.id = g.submission_id
   left join submission_sources c on c.submission_id = g.submission_id
   left join problems p on p.id = s.problem_id
+  left join probes pr on g.kind = 'probe' and pr.id = g.work_id
 `
 
 type GrantLeasesParams struct {
@@ -489,13 +490,14 @@ with held as (
 )
 select g.id as job_id, g.lease_gen, g.lease_token, g.attempts, g.kind, coalesce(g.submission_id, 0)::bigint as submission_id,
        coalesce(g.work_id, 0)::bigint as work_id, g.language, coalesce(s.source_name, '') as source_name,
-       coalesce(s.stop_rule, '') as stop_rule, c.source, c.file_names, c.file_contents, coalesce(p.name, '') as problem,
-       coalesce(h.package_digest, g.package_digest, '') as package_digest, h.limits
+       coalesce(s.stop_rule, 'first') as stop_rule, coalesce(c.source, pr.source) as source, c.file_names, c.file_contents, coalesce(p.name, case when g.kind = 'probe' then 'known-answers' end, '') as problem,
+       coalesce(h.package_digest, g.package_digest, '') as package_digest, coalesce(h.limits, pr.limits) as limits
   from held g
   left join judgings h on h.id = g.judging_id
   left join submissions s on s.id = g.submission_id
   left join submission_sources c on c.submission_id = g.submission_id
   left join problems p on p.id = s.problem_id
+  left join probes pr on g.kind = 'probe' and pr.id = g.work_id
 `
 
 type HeldLeasesParams struct {

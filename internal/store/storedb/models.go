@@ -51,6 +51,16 @@ type Brake struct {
 	CreatedAt time.Time
 }
 
+type HealthChange struct {
+	ID       int64
+	WorkerID int64
+	Language string
+	What     string
+	Reason   string
+	Evidence json.RawMessage
+	At       time.Time
+}
+
 type IdempotencyKey struct {
 	TokenID      int64
 	Key          string
@@ -144,11 +154,40 @@ type Package struct {
 	CreatedAt time.Time
 }
 
+type PlannedHour struct {
+	WorkerID  *int64
+	Pool      *string
+	Hours     string
+	Zone      string
+	ChangedBy *int64
+	ChangedAt time.Time
+}
+
 type Pool struct {
 	Name      string
 	Rank      int32
 	Note      string
 	CreatedAt time.Time
+}
+
+type Probe struct {
+	ID            int64
+	WorkerID      int64
+	JobID         *int64
+	Language      string
+	Program       string
+	Purpose       string
+	Source        []byte
+	PackageDigest string
+	Limits        json.RawMessage
+	CreatedAt     time.Time
+	FinishedAt    *time.Time
+	Outcome       *string
+	Verdict       string
+	Message       string
+	CPUUs         int64
+	WallUs        int64
+	TookUs        int64
 }
 
 type Problem struct {
@@ -242,4 +281,22 @@ type Worker struct {
 	AwayNote     string
 	AwayUntil    *time.Time
 	AwayAt       *time.Time
+}
+
+type WorkerHealth struct {
+	WorkerID    int64
+	State       json.RawMessage
+	SetAsideAt  *time.Time
+	Reason      string
+	Languages   json.RawMessage
+	SpeedFactor float64
+	UpdatedAt   time.Time
+}
+
+type WorkerSpeed struct {
+	WorkerID int64
+	At       time.Time
+	Language string
+	CPUUs    int64
+	Factor   float64
 }
