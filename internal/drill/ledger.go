@@ -42,7 +42,7 @@ const (
      and a.lease_gen = g.lease_gen and a.worker_id = g.worker_id)`
 	// More than one recorded result of a judging, or none of its rows once.
 	askDoubled = `select (select count(*) from (
-    select judging_id from attempts where outcome = 'completed' group by judging_id having count(*) > 1) x)
+    select judging_id from attempts where outcome = 'completed' and judging_id is not null group by judging_id having count(*) > 1) x)
   + (select count(*) from (
     select submission_id from judgings where kind = 'judge' group by submission_id having count(*) > 1) y)
   + (select count(*) from judgings where state = 'done' and verdict <> 'CE' and jsonb_array_length(tests) not in (1, 10))`
