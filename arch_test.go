@@ -95,6 +95,11 @@ var layers = []layer{
 		reason:   "a history is a function of its seed: time, chance and the database are the simulation's own, and a failing seed fails again everywhere",
 	},
 	{
+		packages: []string{"internal/edge"},
+		never:    []string{"internal/arbiter/...", "internal/httpapi/...", "internal/worker/...", "internal/judge/...", "internal/sandbox/linuxbox", "internal/pgserver/..."},
+		reason:   "a way to the work and nothing else: the agent that goes it is told so, and is the same as any other",
+	},
+	{
 		packages: []string{"internal/pgserver/..."},
 		never:    []string{"internal/store/...", "internal/arbiter/...", "internal/httpapi/..."},
 		reason:   "it runs a server and does not care what is in it",
@@ -113,7 +118,7 @@ var arbiterSide = []string{
 }
 
 // pure packages have no I/O and read no clock.
-var pure = []string{"internal/verdict", "internal/lease", "internal/dispatch", "internal/health", "internal/hours"}
+var pure = []string{"internal/verdict", "internal/lease", "internal/dispatch", "internal/health", "internal/hours", "internal/report"}
 
 // programs pins the modules of others that our own packages use in each
 // program, and with it what we must answer for: one more is a decision, whose

@@ -4,12 +4,10 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"log/slog"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -18,8 +16,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gavel-oj/gavel/gavelapi"
-	"github.com/gavel-oj/gavel/internal/judge"
-	"github.com/gavel-oj/gavel/internal/language"
 	"github.com/gavel-oj/gavel/internal/sandbox/linuxbox"
 	"github.com/gavel-oj/gavel/internal/testkit"
 	"github.com/gavel-oj/gavel/internal/worker/arbitertest"
@@ -130,76 +126,6 @@ func TestEnrollWithoutAnArbiterExitsSeven(t *testing.T) {
 	code, _, stderr := invoke(t, nil, "enroll", "--url", "http://127.0.0.1:1", "--state-dir", t.TempDir(), "--invitation", "x")
 	if code != exitUnreachable || !strings.Contains(stderr, "hint: is the arbiter running there") {
 		t.Errorf("exit code %d: %s", code, stderr)
-	}
-}
-
-// scripted passes the languages named and notes the order of asking.
-type scripted struct {
-	pass  []string
-	asked []string
-}
-
-func (p *scripted) SelfTestOf(_ context.Context, languages []*language.Language) ([]judge.Offer, error) {
-	offers := make([]judge.Offer, len(languages))
-	for i, l := range languages {
-		p.asked = append(p.asked, l.ID)
-		offers[i] = judge.Offer{Language: l.ID, OK: slices.Contains(p.pass, l.ID), Version: "1", Reason: "no " + l.ID}
-	}
-	return offers, nil
-}
-
-func TestWorkerWithoutALanguageNeverRegisters(t *testing.T) {
-	languages, err := language.Builtin()
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &scripted{}
-	_, err = proveSome(t.Context(), p, languages, slog.New(slog.DiscardHandler))
-	if f := explain(err); f.code != exitFailed || !strings.Contains(f.message, "cpp17: no cpp17") || f.hint == "" {
-		t.Errorf("got %+v", f)
-	}
-	if len(p.asked) != len(languages.All()) {
-		t.Errorf("gave up after %v", p.asked)
-	}
-}
-
-func TestCommonLanguagesAreProvedBeforeTheFirstClaimAndTheRestBesideTheWork(t *testing.T) {
-	languages, err := language.Builtin()
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &scripted{pass: []string{"cpp17", "java"}}
-	o, err := proveSome(t.Context(), p, languages, slog.New(slog.DiscardHandler))
-	if err != nil || len(p.asked) != len(testedFirst) {
-		t.Fatalf("asked %v, %v", p.asked, err)
-	}
-	if got := o.now(); len(got) != 1 || got[0] != (gavelapi.LanguageOffer{ID: "cpp17", Version: "1"}) {
-		t.Errorf("offered at first: %v", got)
-	}
-	o.proveRest(t.Context())
-	if len(p.asked) != len(languages.All()) {
-		t.Errorf("asked only %v", p.asked)
-	}
-	if _, known := languages.Get("java"); known && len(o.now()) != 2 {
-		t.Errorf("offered in the end: %v", o.now())
-	}
-}
-
-func TestAWorkerWithoutTheCommonLanguagesStartsWithTheFirstOtherOne(t *testing.T) {
-	languages, err := language.Builtin()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var other string
-	for _, l := range languages.All() {
-		if !slices.Contains(testedFirst, l.ID) {
-			other = l.ID
-			break
-		}
-	}
-	o, err := proveSome(t.Context(), &scripted{pass: []string{other}}, languages, slog.New(slog.DiscardHandler))
-	if err != nil || len(o.now()) != 1 || o.now()[0].ID != other {
-		t.Errorf("got %v, %v", o, err)
 	}
 }
 

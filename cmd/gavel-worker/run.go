@@ -4,24 +4,12 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"os"
-	"path/filepath"
-	"runtime"
-	"slices"
 	"strings"
-	"sync"
-	"time"
 
 	"github.com/lmittmann/tint"
 
-	"github.com/gavel-oj/gavel/gavelapi"
-	"github.com/gavel-oj/gavel/internal/apperr"
-	"github.com/gavel-oj/gavel/internal/buildinfo"
+	"github.com/gavel-oj/gavel/internal/agent"
 	"github.com/gavel-oj/gavel/internal/clock"
-	"github.com/gavel-oj/gavel/internal/judge"
-	"github.com/gavel-oj/gavel/internal/language"
-	"github.com/gavel-oj/gavel/internal/sandbox"
-	"github.com/gavel-oj/gavel/internal/sandbox/linuxbox"
 	"github.com/gavel-oj/gavel/internal/worker"
 )
 
@@ -72,48 +60,21 @@ func (c *runCmd) Run(ctx context.Context, w world) error {
 	return s.judge(ctx, w, state, log)
 }
 
-// judge opens the engine, proves what it can do, and works.
+// judge makes the machine ready, proves what it can do, and works.
 func (s *settings) judge(ctx context.Context, w world, state *worker.State, log *slog.Logger) (err error) {
 	start, stopStart := untilSignal(ctx, w)
 	defer stopStart()
-	boxTmp := filepath.Join(s.scratchDir, "tmp")
-	if err := os.MkdirAll(boxTmp, 0o755); err != nil {
-		return apperr.Wrap(err, apperr.Invalid, "give a directory that this user may write to (--scratch-dir)", "the scratch directory cannot be made")
-	}
-	provider, err := linuxbox.Open(linuxbox.Config{Log: log, ReadOnly: s.readOnly, TempDir: boxTmp, Degraded: s.degraded})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, provider.Close()) }()
-	for _, what := range provider.Info().Weaker {
-		log.Warn("boxes are weaker than elsewhere", "weaker", what)
-	}
-	languages, err := language.Builtin()
-	if err != nil {
-		return err
-	}
-	cpus, err := usableCPUs(s.slots)
-	if err != nil {
-		return err
-	}
-	engine, err := judge.New(judge.Config{
-		Provider: provider, Slots: s.slots, CPUs: cpus, MemoryBudget: s.memoryBytes, Languages: languages, ScratchDir: filepath.Join(s.scratchDir, "judge"), Logger: log,
-		CompileCacheBytes: s.compileCache, NoPrecompiledHeaders: s.noHeaders,
+	machine, err := agent.Open(start, agent.Settings{
+		Slots: s.slots, ScratchDir: s.scratchDir, ReadOnly: s.readOnly, MemoryBytes: s.memoryBytes,
+		CompileCacheBytes: s.compileCache, NoPrecompiledHeaders: s.noHeaders, Degraded: s.degraded, Logger: log,
 	})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, engine.Close()) }()
-
-	// Before the arbiter hears of this worker: one that can judge nothing
-	// never registers.
-	offers, err := proveSome(start, engine, languages, log)
 	if err != nil {
 		if start.Err() != nil {
 			return nil // a stop during the start is an orderly one
 		}
 		return err
 	}
+	defer func() { err = errors.Join(err, machine.Close()) }()
 	token, err := s.credentials(start, state, log)
 	if err != nil {
 		if start.Err() != nil {
@@ -126,53 +87,13 @@ func (s *settings) judge(ctx context.Context, w world, state *worker.State, log 
 		return err
 	}
 	defer c.Close()
-	info := provider.Info()
-	agent, err := worker.New(worker.Config{
-		Client: c, Judge: engine, State: state, Slots: s.slots,
-		Capabilities: func() gavelapi.Capabilities { return s.capabilities(info, offers.now()) }, OfferChanged: offers.changed, CPUMeter: info.CPUMeter,
-		Clock: clock.System{}, Logger: log, Grace: s.grace,
-		CacheQuotaBytes: s.cacheBytes, MinFreeBytes: s.minFreeBytes, WatchDirs: []string{s.scratchDir},
-		CompileWall: func(id string) time.Duration {
-			if l, ok := languages.Get(id); ok {
-				// Waiting for another's compile of the same source, and an own one in two tries.
-				return 3 * l.Compile.Limits.Wall()
-			}
-			return worker.DefaultCompileWall
-		},
+	return machine.Run(ctx, worker.Config{
+		Client: c, State: state, Clock: clock.System{}, Logger: log, Grace: s.grace,
+		CacheQuotaBytes: s.cacheBytes, MinFreeBytes: s.minFreeBytes,
+	}, func(worker *worker.Worker) error {
+		signals := stopStart() // what came meanwhile is not lost
+		return worker.RunSignalled(ctx, signals, w.exit)
 	})
-	if err != nil {
-		return err
-	}
-	background, stopBackground := context.WithCancel(ctx)
-	var proving sync.WaitGroup
-	proving.Go(func() { offers.proveRest(background) })
-	defer func() { stopBackground(); proving.Wait() }()
-	signals := stopStart() // what came meanwhile is not lost
-	return agent.RunSignalled(ctx, signals, w.exit)
-}
-
-// usableCPUs are those to pin boxes to. A container may have many CPUs and the
-// right to fill only some of them, which is what the runtime goes by.
-func usableCPUs(slots int) ([]sandbox.CPU, error) {
-	cpus, err := linuxbox.CPUs()
-	return cpus[:min(len(cpus), max(runtime.GOMAXPROCS(0), slots))], err
-}
-
-// defaultSlots is the number of physical cores: programs on two threads of one
-// core slow each other down.
-func defaultSlots() int {
-	cpus, err := usableCPUs(1)
-	if err != nil {
-		return runtime.GOMAXPROCS(0)
-	}
-	return max(1, len(slices.DeleteFunc(cpus, func(c sandbox.CPU) bool { return c.Sibling })))
-}
-
-func (s *settings) capabilities(info sandbox.Info, offers []gavelapi.LanguageOffer) gavelapi.Capabilities {
-	return gavelapi.Capabilities{
-		Languages: offers, MemoryBytes: s.memoryBytes, Cores: runtime.GOMAXPROCS(0), Arch: runtime.GOARCH,
-		Build: buildinfo.Version, Kernel: info.Kernel, MemoryMeter: info.MemoryMeter, Sandbox: info.Layout, Weaker: info.Weaker,
-	}
 }
 
 func logHandler(w world, form string) slog.Handler {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gavel-oj/gavel/internal/agent"
 	"github.com/gavel-oj/gavel/internal/config"
 	"github.com/gavel-oj/gavel/internal/judge"
 )
@@ -118,7 +119,7 @@ func (s *settings) fill(v *config.Values, systemdDir string) (err error) {
 		return err
 	}
 	if s.slots = int(v.Number("slots")); s.slots == 0 {
-		s.slots = defaultSlots()
+		s.slots = agent.DefaultSlots()
 	}
 	s.grace = v.Duration("grace")
 	s.cacheBytes, s.minFreeBytes = v.Size("cache_bytes"), v.Size("min_free_bytes")

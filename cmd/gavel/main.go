@@ -22,6 +22,8 @@ type commands struct {
 	Serve cli.ServeCmd `cmd:"" help:"Run an arbiter on an existing PostgreSQL."`
 
 	Config cli.ConfigCmd `cmd:"" help:"Look at the settings of serve and up, and check them."`
+
+	EdgeWorker cli.EdgeWorkerCmd `cmd:"" help:"Judge straight from the database, without an arbiter."`
 }
 
 func main() {

@@ -40,6 +40,10 @@ func (a *Arbiter) ImportProblem(ctx context.Context, p auth.Principal, name stri
 	if err != nil {
 		return none, err
 	}
+	// Before it is live, so that whoever finds the version finds its limits.
+	if err := a.saveLimits(ctx, digest, manifest); err != nil {
+		return none, unavailable(err, "store the limits of a package")
+	}
 	by := p.TokenID
 	unchanged, err := a.db.Publish(ctx, storedb.InsertPackageParams{
 		Digest: digest, Manifest: problem.Encode(manifest), SizeBytes: archived,

@@ -113,6 +113,7 @@ func (l *leadership) run(ctx context.Context) error {
 	group.Go(func() error { return l.reclaimLoop(gctx) })
 	group.Go(func() error { return l.writeDownLoop(gctx) })
 	group.Go(func() error { return l.probeLoop(gctx) })
+	group.Go(func() error { return l.listenLoop(gctx) })
 	l.poke()
 	err := group.Wait()
 	if err == nil {

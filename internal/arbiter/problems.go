@@ -18,11 +18,11 @@ import (
 
 // packageKey is where a package's archive is kept.
 func packageKey(digest string) (string, error) {
-	hex, ok := problem.DigestHex(digest)
+	name, ok := problem.ArchiveName(digest)
 	if !ok {
 		return "", apperr.New(apperr.Invalid, "use a digest as given in a lease", "this is not a package digest")
 	}
-	return "packages/" + hex + ".tar.zst", nil
+	return "packages/" + name, nil
 }
 
 func (a *Arbiter) problemRow(ctx context.Context, name string) (*storedb.ProblemByNameRow, error) {

@@ -14,6 +14,7 @@ import (
 	"github.com/gavel-oj/gavel/internal/dispatch"
 	"github.com/gavel-oj/gavel/internal/health"
 	"github.com/gavel-oj/gavel/internal/lease"
+	"github.com/gavel-oj/gavel/internal/report"
 	"github.com/gavel-oj/gavel/internal/store/storedb"
 )
 
@@ -40,7 +41,7 @@ func (a *Arbiter) Result(ctx context.Context, p auth.Principal, req gavelapi.Res
 		return none, err
 	}
 	l.seen(p.WorkerID)
-	report := tidy(req.Report)
+	report := report.Tidy(req.Report)
 	if h.outcome == lease.Running {
 		recorded, err := a.record(ctx, l, p, h, &report)
 		if err != nil {

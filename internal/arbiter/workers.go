@@ -119,11 +119,11 @@ func (a *Arbiter) listWorkers(ctx context.Context, name string) ([]gavelapi.Work
 			w.Away = s.away
 		}
 		switch {
-		case r.Away != "" && online[r.ID]:
+		case r.Away != "" && (online[r.ID] || r.OnDatabase):
 			w.State = r.Away
 		case s.asleep && w.Leases == 0:
 			w.State = "asleep"
-		case !online[r.ID]:
+		case !online[r.ID] && !r.OnDatabase:
 			w.State = "offline"
 		case s.aside:
 			w.State = "set_aside"

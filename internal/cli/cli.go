@@ -40,6 +40,7 @@ type Commands struct {
 	Pool       PoolCmd       `cmd:"" help:"Say which workers are preferred."`
 	Queue      QueueCmd      `cmd:"" help:"Look at what waits, hold it, let it go, put something in front."`
 	Audit      AuditCmd      `cmd:"" help:"Look at what operators did."`
+	Fleet      FleetCmd      `cmd:"" help:"See how the machines get their work."`
 	Language   LanguageCmd   `cmd:"" help:"List languages and who offers them."`
 	Judge      JudgeCmd      `cmd:"" help:"Judge sources on a package here, without a server."`
 	Doctor     DoctorCmd     `cmd:"" help:"Check this machine and the arbiter, and say how to fix what is missing."`

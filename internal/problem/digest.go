@@ -43,6 +43,12 @@ func DigestHex(digest string) (string, bool) {
 	return h, true
 }
 
+// ArchiveName is the file name of a package's archive, wherever archives are kept.
+func ArchiveName(digest string) (string, bool) {
+	hex, ok := DigestHex(digest)
+	return hex + ".tar.zst", ok
+}
+
 func isSHA256Hex(s string) bool {
 	if len(s) != 2*sha256.Size {
 		return false

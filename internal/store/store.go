@@ -24,8 +24,12 @@ import (
 	"github.com/gavel-oj/gavel/internal/store/storedb"
 )
 
-// ArbiterRole is what pool connections become after login; see 00002_roles.sql.
-const ArbiterRole = "gavel_arbiter"
+// Roles that pool connections become after login; see 00002_roles.sql and
+// 00010_edge.sql.
+const (
+	ArbiterRole = "gavel_arbiter"
+	EdgeRole    = "gavel_edge"
+)
 
 // Guards bound what a session of ours may hold, so that one that stops in the
 // middle (a frozen process, a cut line) cannot hold up others (I7).
@@ -49,6 +53,7 @@ type Options struct {
 	MaxConns int32  // 0: 8
 	Guards   Guards // zero: DefaultGuards
 	AppName  string // shown in pg_stat_activity; "" means gavel
+	Role     string // to become, where the login may; "" means ArbiterRole
 }
 
 // Open connects to url. An unreachable or refusing database is an
@@ -65,10 +70,13 @@ func Open(ctx context.Context, url string, opts Options) (*DB, error) {
 	if opts.Guards == (Guards{}) {
 		opts.Guards = DefaultGuards
 	}
+	if opts.Role == "" {
+		opts.Role = ArbiterRole
+	}
 	cfg.MaxConns = opts.MaxConns
 	guardConn(cfg.ConnConfig, opts.AppName)
 	cfg.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
-		return setUp(ctx, conn, opts.Guards)
+		return setUp(ctx, conn, opts.Guards, opts.Role)
 	}
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {
@@ -103,7 +111,7 @@ func guardConn(cfg *pgx.ConnConfig, appName string) {
 }
 
 // setUp arms the guards of a new session and gives up the login role's powers.
-func setUp(ctx context.Context, conn *pgx.Conn, g Guards) error {
+func setUp(ctx context.Context, conn *pgx.Conn, g Guards, role string) error {
 	ms := func(d time.Duration) int64 { return d.Milliseconds() }
 	// force_custom_plan: a plan cached while the table of open work was empty
 	// would scan it for ever (performance.md, plan flips); planning these short
@@ -119,13 +127,13 @@ set tcp_user_timeout = 8000`,
 	}
 	var may bool
 	err := conn.QueryRow(ctx, `select coalesce((select pg_has_role(current_user, oid, 'member') from pg_roles where rolname = $1), false)`,
-		ArbiterRole).Scan(&may)
+		role).Scan(&may)
 	if err != nil {
-		return fmt.Errorf("look up role %s: %w", ArbiterRole, err)
+		return fmt.Errorf("look up role %s: %w", role, err)
 	}
 	if may {
-		if _, err := conn.Exec(ctx, "set role "+ArbiterRole); err != nil {
-			return fmt.Errorf("become %s: %w", ArbiterRole, err)
+		if _, err := conn.Exec(ctx, "set role "+role); err != nil {
+			return fmt.Errorf("become %s: %w", role, err)
 		}
 	}
 	return nil

@@ -29,8 +29,9 @@ select id, name, pool, disabled, session, slots, last_seen_at from workers where
 -- name: ListWorkers :many
 select w.id, w.name, w.pool, coalesce(p.rank, 100)::int as rank, w.slots, w.capabilities, w.enrolled_at, w.last_seen_at,
        w.tags, w.lanes, (case when w.away_until <= now() then '' else w.away end)::text as away, w.away_note, w.away_until,
-       (select count(*) from jobs j where j.state = 'leased' and j.worker_id = w.id) as leases
-  from workers w left join pools p on p.name = w.pool
+       (select count(*) from jobs j where j.state = 'leased' and j.worker_id = w.id) as leases,
+       coalesce(w.session = e.session and w.last_seen_at > now() - interval '15 seconds', false)::boolean as on_database
+  from workers w left join pools p on p.name = w.pool left join edge_workers e on e.worker_id = w.id
  where not w.disabled and (sqlc.arg(name)::text = '' or w.name = sqlc.arg(name)::text) order by w.name;
 
 -- name: SeeWorkers :execrows

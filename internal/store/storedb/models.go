@@ -51,6 +51,20 @@ type Brake struct {
 	CreatedAt time.Time
 }
 
+type EdgeWorker struct {
+	WorkerID     int64
+	Login        string
+	Rank         int32
+	Session      *uuid.UUID
+	PolledAt     *time.Time
+	FailedRounds int32
+	HostFaults   int32
+	AsideUntil   *time.Time
+	Lacks        []string
+	LastError    string
+	LastErrorAt  *time.Time
+}
+
 type HealthChange struct {
 	ID       int64
 	WorkerID int64
@@ -147,11 +161,29 @@ type Leadership struct {
 	ExpiresAt time.Time
 }
 
+type LeaseSetting struct {
+	One        bool
+	Ttl        time.Duration
+	Heartbeat  time.Duration
+	Confirm    time.Duration
+	AttemptCap int32
+	Yield      time.Duration
+	Fresh      time.Duration
+}
+
 type Package struct {
 	Digest    string
 	Manifest  json.RawMessage
 	SizeBytes int64
 	CreatedAt time.Time
+}
+
+type PackageLanguage struct {
+	PackageDigest string
+	Language      string
+	Limits        json.RawMessage
+	SourceBytes   int64
+	Rules         string
 }
 
 type PlannedHour struct {
@@ -250,6 +282,20 @@ type SubmissionSource struct {
 	Source       []byte
 	FileNames    []string
 	FileContents [][]byte
+}
+
+type SubmissionVerdict struct {
+	SubmissionID int64
+	Problem      string
+	Language     string
+	Submitter    string
+	State        string
+	Verdict      interface{}
+	CPUUs        int64
+	WallUs       int64
+	MemoryBytes  int64
+	CreatedAt    time.Time
+	FinishedAt   *time.Time
 }
 
 type Token struct {

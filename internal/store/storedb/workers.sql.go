@@ -116,8 +116,9 @@ func (q *Queries) InsertWorker(ctx context.Context, db DBTX, arg *InsertWorkerPa
 const listWorkers = `-- name: ListWorkers :many
 select w.id, w.name, w.pool, coalesce(p.rank, 100)::int as rank, w.slots, w.capabilities, w.enrolled_at, w.last_seen_at,
        w.tags, w.lanes, (case when w.away_until <= now() then '' else w.away end)::text as away, w.away_note, w.away_until,
-       (select count(*) from jobs j where j.state = 'leased' and j.worker_id = w.id) as leases
-  from workers w left join pools p on p.name = w.pool
+       (select count(*) from jobs j where j.state = 'leased' and j.worker_id = w.id) as leases,
+       coalesce(w.session = e.session and w.last_seen_at > now() - interval '15 seconds', false)::boolean as on_database
+  from workers w left join pools p on p.name = w.pool left join edge_workers e on e.worker_id = w.id
  where not w.disabled and ($1::text = '' or w.name = $1::text) order by w.name
 `
 
@@ -136,6 +137,7 @@ type ListWorkersRow struct {
 	AwayNote     string
 	AwayUntil    *time.Time
 	Leases       int64
+	OnDatabase   bool
 }
 
 func (q *Queries) ListWorkers(ctx context.Context, db DBTX, name string) ([]*ListWorkersRow, error) {
@@ -162,6 +164,7 @@ func (q *Queries) ListWorkers(ctx context.Context, db DBTX, name string) ([]*Lis
 			&i.AwayNote,
 			&i.AwayUntil,
 			&i.Leases,
+			&i.OnDatabase,
 		); err != nil {
 			return nil, err
 		}

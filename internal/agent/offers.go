@@ -1,4 +1,4 @@
-package main
+package agent
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/gavel-oj/gavel/gavelapi"
+	"github.com/gavel-oj/gavel/internal/apperr"
 	"github.com/gavel-oj/gavel/internal/judge"
 	"github.com/gavel-oj/gavel/internal/language"
 )
@@ -18,14 +19,14 @@ import (
 // it already works, one after the other, and offered as they pass.
 var testedFirst = []string{"c", "cpp17", "cpp20", "python3"}
 
-// prover runs self-tests; the engine is one. It returns one Offer a language.
-type prover interface {
+// Prover runs self-tests; the engine is one. It returns one Offer a language.
+type Prover interface {
 	SelfTestOf(ctx context.Context, languages []*language.Language) ([]judge.Offer, error)
 }
 
-// offers are the languages that passed their self-test so far.
-type offers struct {
-	engine prover
+// Offers are the languages that passed their self-test so far.
+type Offers struct {
+	engine Prover
 	log    *slog.Logger
 	rest   []*language.Language
 
@@ -36,11 +37,11 @@ type offers struct {
 	reasons []string // of those that did not
 }
 
-// proveSome tests languages until at least one has passed: first the common
+// Prove tests languages until at least one has passed: first the common
 // ones together, then, if need be, each of the others. A machine without any
 // is no worker.
-func proveSome(ctx context.Context, engine prover, languages *language.Registry, log *slog.Logger) (*offers, error) {
-	o := &offers{engine: engine, log: log, changed: make(chan struct{}, 1)}
+func Prove(ctx context.Context, engine Prover, languages *language.Registry, log *slog.Logger) (*Offers, error) {
+	o := &Offers{engine: engine, log: log, changed: make(chan struct{}, 1)}
 	var first []*language.Language
 	for _, l := range languages.All() {
 		if slices.Contains(testedFirst, l.ID) {
@@ -52,23 +53,21 @@ func proveSome(ctx context.Context, engine prover, languages *language.Registry,
 	if err := o.prove(ctx, first); err != nil {
 		return nil, err
 	}
-	for len(o.now()) == 0 && len(o.rest) > 0 {
+	for len(o.Now()) == 0 && len(o.rest) > 0 {
 		if err := o.proveNext(ctx); err != nil {
 			return nil, err
 		}
 	}
-	if len(o.now()) == 0 {
-		return nil, &failure{
-			exitFailed, "no language passed its self-test, so there is nothing to offer:\n  " + strings.Join(o.reasons, "\n  "),
-			"install a compiler (g++, python3), and let gavel-worker doctor look for what is missing",
-		}
+	if len(o.Now()) == 0 {
+		return nil, apperr.New(apperr.Unavailable, "install a compiler (g++, python3), and let gavel-worker doctor look for what is missing",
+			"no language passed its self-test, so there is nothing to offer:\n  %s", strings.Join(o.reasons, "\n  "))
 	}
 	return o, nil
 }
 
-// proveRest tests what is left, one language at a time, so that live work
+// ProveRest tests what is left, one language at a time, so that live work
 // waits for at most one self-test.
-func (o *offers) proveRest(ctx context.Context) {
+func (o *Offers) ProveRest(ctx context.Context) {
 	for len(o.rest) > 0 && ctx.Err() == nil {
 		if err := o.proveNext(ctx); err != nil && ctx.Err() == nil {
 			o.log.Error("self-tests ended early; the remaining languages are not offered", "error", err)
@@ -77,13 +76,13 @@ func (o *offers) proveRest(ctx context.Context) {
 	}
 }
 
-func (o *offers) proveNext(ctx context.Context) error {
+func (o *Offers) proveNext(ctx context.Context) error {
 	next := o.rest[:1]
 	o.rest = o.rest[1:]
 	return o.prove(ctx, next)
 }
 
-func (o *offers) prove(ctx context.Context, languages []*language.Language) error {
+func (o *Offers) prove(ctx context.Context, languages []*language.Language) error {
 	results, err := o.engine.SelfTestOf(ctx, languages)
 	if err != nil {
 		return fmt.Errorf("self-test: %w", err)
@@ -106,8 +105,8 @@ func (o *offers) prove(ctx context.Context, languages []*language.Language) erro
 	return nil
 }
 
-// now is what can be offered at this moment.
-func (o *offers) now() []gavelapi.LanguageOffer {
+// Now is what can be offered at this moment.
+func (o *Offers) Now() []gavelapi.LanguageOffer {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return slices.Clone(o.passed)

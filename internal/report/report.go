@@ -1,4 +1,7 @@
-package arbiter
+// Package report makes what workers report storable, whatever it contains. It is
+// used on both ways of a result into the database: by the arbiter, and by workers
+// straight on the database.
+package report
 
 import (
 	"fmt"
@@ -19,21 +22,21 @@ const (
 // verdicts that a worker may report.
 var verdicts = map[string]bool{"AC": true, "WA": true, "TLE": true, "MLE": true, "OLE": true, "RE": true, "CE": true}
 
-// tidy makes a report storable whatever it contains: valid UTF-8 without NUL,
+// Tidy makes a report storable whatever it contains: valid UTF-8 without NUL,
 // bounded, and consistent. A report that contradicts itself becomes a fault of
 // its host, so that a broken worker can neither pass a verdict nor lose one.
-func tidy(r gavelapi.Report) gavelapi.Report {
+func Tidy(r gavelapi.Report) gavelapi.Report {
 	if why := contradiction(&r); why != "" {
 		r.Verdict = ""
 		r.Fault = &gavelapi.Fault{Blame: gavelapi.BlameHost, Message: "the worker's report contradicts itself: " + why}
 	}
 	var cut bool
-	r.Compile.Log, cut = clean(r.Compile.Log, maxCompileLog)
+	r.Compile.Log, cut = Clean(r.Compile.Log, maxCompileLog)
 	r.Compile.LogCut = r.Compile.LogCut || cut
-	r.Compile.Reason, _ = clean(r.Compile.Reason, maxName)
+	r.Compile.Reason, _ = Clean(r.Compile.Reason, maxName)
 	if r.Fault != nil {
 		f := *r.Fault
-		f.Message, _ = clean(f.Message, maxMessage)
+		f.Message, _ = Clean(f.Message, maxMessage)
 		if f.Blame != gavelapi.BlameToolchain && f.Blame != gavelapi.BlamePackage && f.Blame != gavelapi.BlameChecker {
 			f.Blame = gavelapi.BlameHost
 		}
@@ -42,20 +45,20 @@ func tidy(r gavelapi.Report) gavelapi.Report {
 	tests := make([]gavelapi.TestResult, min(len(r.Tests), maxTests))
 	for i := range tests {
 		t := r.Tests[i]
-		t.Name, _ = clean(t.Name, maxName)
-		t.Verdict, _ = clean(t.Verdict, maxName)
-		t.Reason, _ = clean(t.Reason, maxName)
-		t.Message, _ = clean(t.Message, maxMessage)
+		t.Name, _ = Clean(t.Name, maxName)
+		t.Verdict, _ = Clean(t.Verdict, maxName)
+		t.Reason, _ = Clean(t.Reason, maxName)
+		t.Message, _ = Clean(t.Message, maxMessage)
 		tests[i] = t
 	}
 	r.Tests = tests
 	p := &r.Provenance
 	for _, s := range []*string{&p.WorkerBuild, &p.Kernel, &p.MemoryMeter, &p.CPUMeter, &p.Toolchain, &p.CheckerToolchain, &p.PackageDigest} {
-		*s, _ = clean(*s, maxName)
+		*s, _ = Clean(*s, maxName)
 	}
 	stages := make(map[string]int64, len(p.Stages))
 	for name, us := range p.Stages {
-		name, _ = clean(name, maxName)
+		name, _ = Clean(name, maxName)
 		stages[name] = us
 	}
 	p.Stages = stages
@@ -96,8 +99,8 @@ func contradiction(r *gavelapi.Report) string {
 	return ""
 }
 
-// clean makes s valid UTF-8 without NUL and at most limit bytes long.
-func clean(s string, limit int) (out string, cut bool) {
+// Clean makes s valid UTF-8 without NUL and at most limit bytes long.
+func Clean(s string, limit int) (out string, cut bool) {
 	s = strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
 	if len(s) <= limit {
 		return s, false

@@ -1,0 +1,96 @@
+package edge
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"github.com/gavel-oj/gavel/client"
+	"github.com/gavel-oj/gavel/gavelapi"
+	"github.com/gavel-oj/gavel/internal/lease"
+	"github.com/gavel-oj/gavel/internal/report"
+)
+
+type leaseRequest struct {
+	me
+	LeaseToken string `json:"lease_token"`
+	Reason     string `json:"reason,omitempty"`
+}
+
+// leaseAnswer is what became of a lease: "unknown" or an outcome of an attempt.
+type leaseAnswer struct {
+	TTLMS   int64         `json:"ttl_ms"`
+	Outcome lease.Outcome `json:"outcome"`
+}
+
+// Heartbeat keeps a lease. A dead one is a 410 with the reason. Progress stays
+// here: without an arbiter nobody is there to show it.
+func (c *Client) Heartbeat(ctx context.Context, in gavelapi.HeartbeatRequest) (*gavelapi.HeartbeatResponse, error) {
+	who, err := c.hello(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var answer leaseAnswer
+	if err := c.ask(ctx, "heartbeat", c.q.EdgeHeartbeat, leaseRequest{me: who, LeaseToken: in.LeaseToken}, &answer); err != nil {
+		return nil, err
+	}
+	switch {
+	case answer.TTLMS > 0:
+		return &gavelapi.HeartbeatResponse{TTLMS: answer.TTLMS}, nil
+	case answer.Outcome == lease.Running:
+		return nil, again("heartbeat")
+	}
+	reason := lease.EndReason(answer.Outcome)
+	return nil, &gavelapi.Problem{Status: http.StatusGone, Title: http.StatusText(http.StatusGone), Detail: "the lease is dead: " + reason, Reason: reason}
+}
+
+// Result records a report if its lease lives. Repeating it is safe.
+func (c *Client) Result(ctx context.Context, in gavelapi.ResultRequest) (*gavelapi.ResultResponse, error) {
+	who, err := c.hello(ctx)
+	if err != nil {
+		return nil, err
+	}
+	request := struct {
+		me
+		LeaseToken string          `json:"lease_token"`
+		Report     gavelapi.Report `json:"report"`
+	}{who, in.LeaseToken, report.Tidy(in.Report)}
+	var answer struct {
+		Outcome string        `json:"outcome"`
+		Lease   lease.Outcome `json:"lease"`
+	}
+	if err := c.ask(ctx, "result", c.q.EdgeResult, request, &answer); err != nil {
+		return nil, err
+	}
+	switch answer.Outcome {
+	case gavelapi.OutcomeRecorded, gavelapi.OutcomeAlreadyRecorded:
+		return &gavelapi.ResultResponse{Outcome: answer.Outcome}, nil
+	case gavelapi.OutcomeDiscarded:
+		return &gavelapi.ResultResponse{Outcome: answer.Outcome, Reason: lease.EndReason(answer.Lease)}, nil
+	}
+	return nil, again("result")
+}
+
+// Release hands a lease back.
+func (c *Client) Release(ctx context.Context, in gavelapi.ReleaseRequest) (*gavelapi.ReleaseResponse, error) {
+	who, err := c.hello(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var answer leaseAnswer
+	if err := c.ask(ctx, "release", c.q.EdgeRelease, leaseRequest{me: who, LeaseToken: in.LeaseToken, Reason: in.Reason}, &answer); err != nil {
+		return nil, err
+	}
+	switch answer.Outcome {
+	case lease.Released:
+		return &gavelapi.ReleaseResponse{Released: true}, nil
+	case lease.Running:
+		return nil, again("release")
+	}
+	return &gavelapi.ReleaseResponse{Reason: lease.EndReason(answer.Outcome)}, nil
+}
+
+// again is for a lease that changed hands between two looks.
+func again(op string) error {
+	return &client.Unreachable{Op: op, URL: "the database", Err: errors.New("the lease is changing state")}
+}
