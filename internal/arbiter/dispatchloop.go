@@ -194,8 +194,14 @@ func (l *leadership) settle(plan []plannedGrant, rows []*storedb.GrantLeasesRow)
 		l.answer(w, got, nil)
 	}
 	for _, g := range plan {
-		if w := g.waiter; w.callers == 0 && w.inFlight == 0 {
+		switch w := g.waiter; {
+		case leases[w] != nil:
+		case w.callers == 0 && w.inFlight == 0:
 			l.answer(w, nil, nil) // it gave up meanwhile and got nothing
+		case granted[g.job.ID] == nil && w.inFlight == 0:
+			// What it was to get was another's already: it waits on, for all it asked.
+			l.board.RemoveClaim(w.id, now)
+			l.board.AddClaim(dispatch.Claim{ID: w.id, Worker: w.workerID, Slots: w.slots}, now)
 		}
 	}
 }

@@ -28,7 +28,7 @@ type EdgeWorkerCmd struct {
 	DatabaseURL string        `name:"database-url" env:"GAVEL_DATABASE_URL" placeholder:"URL" help:"PostgreSQL to take work from, with a login that is a member of gavel_edge ($$GAVEL_DATABASE_URL)."`
 	Name        string        `name:"name" env:"GAVEL_WORKER_NAME" placeholder:"NAME" help:"Unique name of this worker (default the host's name)."`
 	Pool        string        `name:"pool" env:"GAVEL_WORKER_POOL" default:"default" placeholder:"NAME" help:"Pool it belongs to."`
-	Rank        int           `name:"rank" env:"GAVEL_WORKER_RANK" default:"100" placeholder:"N" help:"Rank of the pool: new work is left for a moment to workers with a lower one."`
+	Rank        int           `name:"rank" env:"GAVEL_WORKER_RANK" default:"100" placeholder:"N" help:"Rank of the pool, if nobody has named the pool yet: new work is left for a moment to workers with a lower one."`
 	Slots       int           `name:"slots" env:"GAVEL_WORKER_SLOTS" placeholder:"N" help:"Judgings at once (default the number of cores)."`
 	PackagesDir string        `name:"packages-dir" env:"GAVEL_PACKAGES_DIR" placeholder:"DIR" help:"Packages as files: blobs/packages in the arbiter's data directory, or a copy. Without it they come from the arbiter of --url, with this worker's token."`
 	StateDir    string        `name:"state-dir" env:"GAVEL_WORKER_STATE_DIR" placeholder:"DIR" help:"Outbox and cached packages (default /var/lib/gavel-worker)."`

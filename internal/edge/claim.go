@@ -34,6 +34,7 @@ type claimAnswer struct {
 	Errors       []laneError      `json:"errors"`
 	FailedRounds int              `json:"failed_rounds"`
 	AsideMS      int64            `json:"aside_ms"`
+	Drain        bool             `json:"drain"`
 }
 
 // laneError is a lane that could not be looked into.
@@ -52,7 +53,7 @@ func (c *Client) Claim(ctx context.Context, in gavelapi.ClaimRequest) (*gavelapi
 	for {
 		resp, err := c.claimOnce(ctx, in, cached)
 		c.note(ctx, err)
-		if err != nil || len(resp.Leases) > 0 {
+		if err != nil || len(resp.Leases) > 0 || resp.Directives.Drain {
 			return resp, err
 		}
 		pause := c.cfg.Poll - c.cfg.Poll/10 + rand.N(c.cfg.Poll/5+1)
@@ -82,7 +83,7 @@ func (c *Client) claimOnce(ctx context.Context, in gavelapi.ClaimRequest, cached
 		return nil, err
 	}
 	c.troubles(&answer)
-	resp := &gavelapi.ClaimResponse{}
+	resp := &gavelapi.ClaimResponse{Directives: gavelapi.Directives{Drain: answer.Drain}}
 	for _, l := range answer.Leases {
 		if !slices.Contains(cached, l.PackageDigest) && c.cfg.Packages.Lacks(l.PackageDigest) {
 			c.decline(ctx, l)

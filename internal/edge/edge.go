@@ -37,7 +37,7 @@ type Config struct {
 	DB   *store.DB
 	Name string // of the worker; its row is made at the first call
 	Pool string // "" is default
-	Rank int    // of the pool: a lower one is preferred
+	Rank int    // of the pool, if nobody has named it yet: a lower one is preferred
 	// Poll is how often an idle worker looks for work, give or take a tenth, so
 	// that many do not look at the same instant.
 	Poll  time.Duration
@@ -141,15 +141,21 @@ func (c *Client) hello(ctx context.Context) (me, error) {
 		Pool string `json:"pool"`
 		Rank int    `json:"rank"`
 	}{c.cfg.Name, c.cfg.Pool, c.cfg.Rank}
-	var answer me
+	var answer struct {
+		me
+		Rank int `json:"rank"`
+	}
 	if err := c.ask(ctx, "hello", c.q.EdgeHello, request, &answer); err != nil {
 		return me{}, err
 	}
 	c.mu.Lock()
 	c.workerID = answer.WorkerID
 	c.mu.Unlock()
-	c.log.Info("known to the database", "worker", c.cfg.Name, "worker_id", answer.WorkerID, "pool", c.cfg.Pool, "rank", c.cfg.Rank)
-	return answer, nil
+	c.log.Info("known to the database", "worker", c.cfg.Name, "worker_id", answer.WorkerID, "pool", c.cfg.Pool, "rank", answer.Rank)
+	if answer.Rank != c.cfg.Rank {
+		c.log.Warn("the pool has another rank already, which counts", "pool", c.cfg.Pool, "rank", answer.Rank, "asked_for", c.cfg.Rank)
+	}
+	return answer.me, nil
 }
 
 // Keep takes expired leases back, all workers' and not only this one's, until

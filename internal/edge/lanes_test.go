@@ -129,19 +129,21 @@ func TestNobodyIsWaitedForWhoCouldNotTakeIt(t *testing.T) {
 		spoil func(s *stand, home *agent)
 	}{
 		{"asleep", func(s *stand, _ *agent) {
-			s.exec("update edge_workers set polled_at = now() - interval '11 minutes' where rank = 10")
+			s.exec("update edge_workers set polled_at = now() - interval '11 minutes' where worker_id = (select id from workers where name = 'home')")
 		}},
 		{"disabled", func(s *stand, _ *agent) { s.exec("update workers set disabled = true where name = 'home'") }},
 		{"set aside", func(s *stand, _ *agent) {
-			s.exec("update edge_workers set aside_until = now() + interval '1 minute' where rank = 10")
+			s.exec("update edge_workers set aside_until = now() + interval '1 minute' where worker_id = (select id from workers where name = 'home')")
 		}},
-		{"three failed rounds", func(s *stand, _ *agent) { s.exec("update edge_workers set failed_rounds = 3 where rank = 10") }},
+		{"three failed rounds", func(s *stand, _ *agent) {
+			s.exec("update edge_workers set failed_rounds = 3 where worker_id = (select id from workers where name = 'home')")
+		}},
 		{"without the language", func(_ *stand, home *agent) { home.languages = []string{"python3"}; home.poll() }},
 		{"without the memory", func(_ *stand, home *agent) { home.memory = 1 << 20; home.poll() }},
 		{"without the package", func(s *stand, _ *agent) {
-			s.exec("update edge_workers set lacks = array(select digest from packages) where rank = 10")
+			s.exec("update edge_workers set lacks = array(select digest from packages) where worker_id = (select id from workers where name = 'home')")
 		}},
-		{"not preferred", func(s *stand, _ *agent) { s.exec("update edge_workers set rank = 20 where rank = 10") }},
+		{"not preferred", func(s *stand, _ *agent) { s.exec("update pools set rank = 20") }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := newStand(t)
@@ -173,7 +175,7 @@ func TestNobodyIsWaitedForLongerThanASecond(t *testing.T) {
 		t.Fatal("the server did not wait at all")
 	}
 	s.exec("update jobs set created_at = now() - interval '10 minutes'")
-	s.exec("update edge_workers set polled_at = now() where rank = 10")
+	s.exec("update edge_workers set polled_at = now() where worker_id = (select id from workers where name = 'home')")
 	if len(server.poll()) != 1 {
 		t.Error("the server waits on")
 	}
@@ -200,7 +202,7 @@ func TestAHeartbeatAloneAttractsNoWork(t *testing.T) {
 			t.Fatalf("home got %+v", leases)
 		}
 	}
-	if n := s.number("select failed_rounds from edge_workers where rank = 10"); n != 3 {
+	if n := s.number("select failed_rounds from edge_workers where worker_id = (select id from workers where name = 'home')"); n != 3 {
 		t.Fatalf("%d failed rounds", n)
 	}
 	s.exec("drop trigger break_lane on jobs")
@@ -233,7 +235,7 @@ func TestAWorkerOfAnArbiterIsWaitedForAsWell(t *testing.T) {
 	s := newStand(t)
 	_, server := s.pair()
 	s.agent("home-old", made{pool: "home", rank: 10}).poll() // the pool's rank is known from when it worked this way
-	s.exec("update edge_workers set polled_at = null where rank = 10")
+	s.exec("update edge_workers set polled_at = null where worker_id = (select id from workers where name = 'home-old')")
 	s.exec(`insert into workers (name, pool, session, slots, capabilities, last_seen_at)
 	  values ('home-new', 'home', gen_random_uuid(), 1, '{"languages": [{"id": "c", "version": "1"}]}', now())`)
 	s.submit("c")
@@ -259,11 +261,27 @@ func TestAWorkerIsGivenOnlyWhatItCanDo(t *testing.T) {
 		t.Error("a job with more memory than it has")
 	}
 	a.memory = 1 << 30
-	s.exec("alter table jobs drop constraint jobs_kind_check; update jobs set kind = 'of the future'")
+	s.exec("alter table jobs drop constraint jobs_kind_check, drop constraint jobs_subject_check; update jobs set kind = 'of the future'")
 	if len(a.poll()) != 0 {
 		t.Error("a kind of job that this program does not know")
 	}
 	s.exec("update jobs set kind = 'judge'")
+	for _, c := range []struct{ name, with, without string }{
+		{"a tag that it has not", "update jobs set tags = '{gpu}'", "update jobs set tags = null"},
+		{"a feature that it has not", "update jobs set features = '{interactive}'", "update jobs set features = null"},
+		{"another worker's", "update jobs set target_worker_id = 99", "update jobs set target_worker_id = null"},
+		{"not one of its lanes", "update workers set lanes = '{run}'", "update workers set lanes = '{}'"},
+		{"it is drained", "update workers set away = 'draining'", "update workers set away = ''"},
+		{"the problem is held", "insert into brakes (kind, name, problem_id, reason) select 'problem', name, id, 'r' from problems", "delete from brakes"},
+		{"the language is held", "insert into brakes (kind, name, reason) values ('language', 'python3', 'r')", "delete from brakes"},
+		{"the lane is held", "insert into brakes (kind, name, reason) values ('lane', 'judge', 'r')", "delete from brakes"},
+	} {
+		s.exec(c.with)
+		if len(a.poll()) != 0 {
+			t.Errorf("it got the job, although: %s", c.name)
+		}
+		s.exec(c.without)
+	}
 	a.claim()
 }
 

@@ -48,6 +48,9 @@ func TestTheStagesOfASwitch(t *testing.T) {
 		s.exec("update workers w set session = e.session, last_seen_at = now() from edge_workers e where e.worker_id = w.id and name = any($1)", names)
 	}
 
+	for _, l := range stage().Logins { // those that other tests have made
+		s.exec("drop owned by " + l.Login + "; drop role " + l.Login)
+	}
 	want("at first", 0, "no arbiter leads", "start the workers")
 	s.agent("home-1", made{pool: "home", rank: 10}).poll()
 	s.agent("home-2", made{pool: "home", rank: 10}).poll()
@@ -79,9 +82,6 @@ func TestTheStagesOfASwitch(t *testing.T) {
 	want("and somebody who still takes its lock", 4, "1 sessions hold or want the old site-wide lock", "")
 	_ = old.Close(context.WithoutCancel(t.Context()))
 	s.exec("drop table judge_dispatch_state; drop role gavel_test_old_judge")
-	for _, l := range stage().Logins { // those that other tests have made
-		s.exec("drop owned by " + l.Login + "; drop role " + l.Login)
-	}
 	want("at the end", 4, "", "")
 
 	byEdge("server")
@@ -90,7 +90,7 @@ func TestTheStagesOfASwitch(t *testing.T) {
 	want("home-2 too", 2, "", "home-2")
 	byEdge("home-1")
 	want("and home-1", 1, "", "home-1")
-	s.exec("update edge_workers set failed_rounds = 3 where rank = 20")
+	s.exec("update edge_workers set failed_rounds = 3 where worker_id = (select id from workers where name = 'server')")
 	want("with one that cannot work", 1, "server is unhealthy", "")
 	s.exec("delete from package_languages")
 	want("with a problem without limits", 1, "1 published problems", "")

@@ -29,7 +29,6 @@ insert into lease_settings default values;
 create table edge_workers (
   worker_id     bigint      primary key references workers (id),
   login         text        not null, -- the database login that may work as this worker
-  rank          int         not null default 100, -- of its pool: a lower one is preferred
   session       uuid,
   polled_at     timestamptz, -- last round in which it could look into every lane
   failed_rounds int         not null default 0,
@@ -89,7 +88,8 @@ end
 $$;
 -- +goose StatementEnd
 
--- Enrols or greets. {name, pool, rank} → {worker_id, …settings}
+-- Enrols or greets. {name, pool, rank} → {worker_id, rank, …settings}; the rank
+-- asked for is that of a pool nobody has named yet.
 -- +goose StatementBegin
 create function edge_hello(request jsonb) returns jsonb language plpgsql security definer as $$
 declare
@@ -120,8 +120,8 @@ begin
       hint = 'choose another name, or let the administrator give it to this login (table edge_workers)';
   end if;
   update workers set pool = v_pool where id = v_id and pool <> v_pool;
-  update edge_workers set rank = v_rank where worker_id = v_id and rank <> v_rank;
-  return (select jsonb_build_object('worker_id', v_id,
+  insert into pools (name, rank) values (v_pool, v_rank) on conflict (name) do nothing; -- a rank that is there is the operator's
+  return (select jsonb_build_object('worker_id', v_id, 'rank', (select p.rank from pools p where p.name = v_pool),
             'ttl_ms', (extract(epoch from s.ttl) * 1000)::bigint, 'heartbeat_ms', (extract(epoch from s.heartbeat) * 1000)::bigint,
             'confirm_ms', (extract(epoch from s.confirm) * 1000)::bigint, 'attempt_cap', s.attempt_cap)
             from lease_settings s);
@@ -137,7 +137,10 @@ select jsonb_build_object(
          'ttl_ms', (extract(epoch from l.ttl) * 1000)::bigint, 'confirm_ms', (extract(epoch from l.confirm) * 1000)::bigint,
          'heartbeat_ms', (extract(epoch from l.heartbeat) * 1000)::bigint,
          'submission_id', j.submission_id, 'language', s.language, 'source_name', s.source_name,
-         'source', translate(encode(c.source, 'base64'), E'\n', ''), 'problem', p.name,
+         'source', translate(encode(c.source, 'base64'), E'\n', ''),
+         'files', (select jsonb_agg(jsonb_build_object('name', f.name, 'content', translate(encode(f.content, 'base64'), E'\n', '')) order by f.n)
+                     from unnest(c.file_names, c.file_contents) with ordinality as f (name, content, n)),
+         'problem', p.name,
          'package_digest', g.package_digest, 'limits', g.limits, 'stop_rule', s.stop_rule)
   from jobs j
   cross join lease_settings l
@@ -225,12 +228,14 @@ $$;
 create function edge_preferred(p_worker bigint, p_rank int, p_fresh interval) returns jsonb language sql stable as $$
 select coalesce(jsonb_agg(jsonb_build_object(
          'languages', jsonb_path_query_array(w.capabilities, '$.languages[*].id'),
+         'features', coalesce(w.capabilities -> 'features', '[]'), 'tags', to_jsonb(w.tags), 'lanes', to_jsonb(w.lanes),
          'memory', coalesce(nullif((w.capabilities ->> 'memory_bytes')::bigint, 0), 1::bigint << 60),
          'lacks', coalesce(e.lacks, '{}'))), '[]')
   from workers w
   left join edge_workers e on e.worker_id = w.id
- where w.id <> p_worker and not w.disabled
-   and coalesce(e.rank, (select min(o.rank) from edge_workers o join workers c on c.id = o.worker_id where c.pool = w.pool), 100) < p_rank
+  left join pools p on p.name = w.pool
+ where w.id <> p_worker and not w.disabled and (w.away = '' or w.away_until <= now())
+   and coalesce(p.rank, 100) < p_rank
    and case when w.session = e.session
          then e.polled_at > now() - p_fresh and e.failed_rounds < 3 and coalesce(e.aside_until <= now(), true)
          else w.last_seen_at > now() - p_fresh end
@@ -239,7 +244,7 @@ $$;
 -- +goose StatementEnd
 
 -- Claim. {worker_id, request_id, session, previous_session, slots, total_slots,
--- capabilities, kinds, turn, lacks} → {leases, errors, failed_rounds, aside_ms}
+-- capabilities, kinds, turn, lacks} → {leases, errors, failed_rounds, aside_ms, drain}
 --
 -- An idle poll reads, and writes once a second that it looked. Work is taken
 -- under the lock of the worker's own row (I4), lane by lane, one savepoint a
@@ -261,6 +266,7 @@ declare
   v_caps     jsonb := coalesce(request -> 'capabilities', '{}');
   v_memory   bigint := coalesce((v_caps ->> 'memory_bytes')::bigint, 0);
   v_languages text[] := array(select l.value ->> 'id' from jsonb_array_elements(coalesce(v_caps -> 'languages', '[]')) l);
+  v_features text[] := array(select jsonb_array_elements_text(case jsonb_typeof(v_caps -> 'features') when 'array' then v_caps -> 'features' else '[]' end));
   v_kinds    text[] := array(select jsonb_array_elements_text(coalesce(request -> 'kinds', '["judge", "rejudge"]')));
   v_lacks    text[] := (array(select jsonb_array_elements_text(case jsonb_typeof(request -> 'lacks') when 'array' then request -> 'lacks' else '[]' end) order by 1))[1:256];
   v_turn     int := abs(coalesce((request ->> 'turn')::int, 0) % 3);
@@ -301,7 +307,11 @@ begin
     update edge_workers set lacks = v_lacks where worker_id = v_me;
   end if;
 
-  v_order := array(select distinct j.lane from jobs j where j.state = 'pending' and j.kind = any (v_kinds) and j.language = any (v_languages));
+  if v_w.away <> '' and coalesce(v_w.away_until > now(), true) then -- an operator drains or pauses it
+    return jsonb_build_object('leases', '[]'::jsonb, 'errors', '[]'::jsonb, 'failed_rounds', v_e.failed_rounds, 'drain', true);
+  end if;
+  v_order := array(select distinct j.lane from jobs j where j.state = 'pending' and j.kind = any (v_kinds) and j.language = any (v_languages)
+                    and (v_w.lanes = '{}' or j.lane = any (v_w.lanes)));
   if v_order <> '{}' or exists (select from jobs j where j.state = 'leased' and j.worker_id = v_me and j.request_id = v_request) then
     -- The rest is for one claim of a worker at a time: a repeated one finds what the first was given.
     perform from edge_workers where worker_id = v_me for update;
@@ -317,7 +327,7 @@ begin
                'aside_ms', (extract(epoch from v_e.aside_until - now()) * 1000)::bigint);
     end if;
     v_free := least(v_slots, v_total - (select count(*) from jobs j where j.state = 'leased' and j.worker_id = v_me)::int);
-    v_yield := edge_preferred(v_me, v_e.rank, v.fresh);
+    v_yield := edge_preferred(v_me, coalesce((select p.rank from pools p where p.name = v_w.pool), 100), v.fresh);
     -- The run lane, then the three in turn.
     v_order := array(select o.lane from unnest(array['run', 'judge', 'prepare', 'rejudge']) with ordinality as o (lane, n)
                       where o.lane = any (v_order) order by case when o.n = 1 then -1 else (o.n - 2 - v_turn + 3) % 3 end);
@@ -329,16 +339,21 @@ begin
           exit when v_free <= 0;
           v_gen := null;
           begin -- a savepoint: an error in one lane costs this worker that lane only
-            select j.id, j.lease_gen, g.package_digest into v_job
-              from jobs j join judgings g on g.id = j.judging_id
+            select j.id, j.lease_gen into v_job
+              from jobs j
              where j.state = 'pending' and j.lane = v_lane and j.kind = any (v_kinds) and j.language = any (v_languages)
-               and (v_memory = 0 or coalesce((g.limits ->> 'memory_bytes')::bigint, 0) <= v_memory)
-               and not g.package_digest = any (v_lacks)
+               and coalesce(j.features, '{}') <@ v_features and coalesce(j.tags, '{}') <@ v_w.tags
+               and coalesce(j.target_worker_id = v_me, true) and (v_memory = 0 or j.memory_bytes <= v_memory)
+               and not coalesce(j.package_digest, '') = any (v_lacks)
+               and not exists (select from brakes h where h.kind = 'lane' and h.name = j.lane or h.kind = 'language' and h.name = j.language
+                                 or h.kind = 'problem' and h.problem_id = j.problem_id) -- what an operator holds
                -- A new job is a preferred colleague's for a moment, if one is there that can and is free.
                and not (j.created_at > now() - v.yield
                         and exists (select from jsonb_array_elements(v_yield) y
-                                     where y.value -> 'languages' ? j.language and not y.value -> 'lacks' ? g.package_digest
-                                       and (y.value ->> 'memory')::bigint >= coalesce((g.limits ->> 'memory_bytes')::bigint, 0)))
+                                     where y.value -> 'languages' ? j.language and (y.value ->> 'memory')::bigint >= j.memory_bytes
+                                       and y.value -> 'features' @> to_jsonb(coalesce(j.features, '{}')) and y.value -> 'tags' @> to_jsonb(coalesce(j.tags, '{}'))
+                                       and (y.value -> 'lanes' = '[]' or y.value -> 'lanes' ? j.lane)
+                                       and not y.value -> 'lacks' ? coalesce(j.package_digest, '')))
                -- Not again what it failed, while somebody else who is there has not.
                and not (j.attempts > 0
                         and exists (select from attempts a where a.job_id = j.id and a.worker_id = v_me and a.outcome in ('failed', 'expired'))
@@ -347,7 +362,7 @@ begin
                                        and o.capabilities -> 'languages' @> jsonb_build_array(jsonb_build_object('id', j.language))
                                        and coalesce(x.failed_rounds, 0) < 3 and coalesce(x.aside_until <= now(), true)
                                        and not exists (select from attempts b where b.job_id = j.id and b.worker_id = o.id and b.outcome in ('failed', 'expired'))))
-             order by j.id for update of j skip locked limit 1;
+             order by j.priority, j.id for update of j skip locked limit 1;
             if found then
               v_token := gen_random_uuid();
               update jobs j
@@ -357,8 +372,8 @@ begin
                where j.id = v_job.id and j.state = 'pending' and j.lease_gen = v_job.lease_gen
               returning j.lease_gen into v_gen;
               if found then
-                insert into attempts (job_id, lease_gen, lease_token, judging_id, submission_id, worker_id, session, request_id, term)
-                select j.id, j.lease_gen, j.lease_token, j.judging_id, j.submission_id, v_me, v_session, v_request, 0
+                insert into attempts (job_id, lease_gen, lease_token, judging_id, submission_id, worker_id, session, request_id, term, kind, work_id)
+                select j.id, j.lease_gen, j.lease_token, j.judging_id, j.submission_id, v_me, v_session, v_request, 0, j.kind, j.work_id
                   from jobs j where j.id = v_job.id;
                 v_payload := edge_lease(v_job.id);
                 if v_payload is null then
@@ -593,8 +608,9 @@ begin
   insert into judgings (submission_id, kind, package_digest, limits)
   values (v_submission, 'judge', v_problem.package_digest, v_rules.limits) returning id into v_judging;
   update submissions set current_judging_id = v_judging where id = v_submission;
-  insert into jobs (judging_id, submission_id, kind, lane, language, submitter)
-  values (v_judging, v_submission, 'judge', 'judge', submit.language, coalesce(submit.submitter, ''));
+  insert into jobs (judging_id, submission_id, kind, lane, language, submitter, problem_id, package_digest, memory_bytes, cpu_us)
+  values (v_judging, v_submission, 'judge', 'judge', submit.language, coalesce(submit.submitter, ''), v_problem.id, v_problem.package_digest,
+          coalesce((v_rules.limits ->> 'memory_bytes')::bigint, 0), coalesce((v_rules.limits ->> 'cpu_us')::bigint, 0));
   if submit.wake then
     perform pg_notify('gavel_work', '');
   end if;

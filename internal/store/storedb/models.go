@@ -54,7 +54,6 @@ type Brake struct {
 type EdgeWorker struct {
 	WorkerID     int64
 	Login        string
-	Rank         int32
 	Session      *uuid.UUID
 	PolledAt     *time.Time
 	FailedRounds int32

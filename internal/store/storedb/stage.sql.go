@@ -90,10 +90,10 @@ const stageWorkers = `-- name: StageWorkers :many
 
 select w.name, w.pool, w.last_seen_at::timestamptz as seen_at, (w.session = e.session and e.session is not null)::boolean as edge,
        coalesce(e.login, '') as login,
-       coalesce(e.rank, (select min(o.rank) from edge_workers o join workers c on c.id = o.worker_id where c.pool = w.pool), 100)::int as rank,
+       coalesce(p.rank, 100)::int as rank,
        (coalesce(e.failed_rounds, 0) < 3 and coalesce(e.aside_until <= now(), true))::boolean as healthy,
        (select count(*) from jobs j where j.state = 'leased' and j.worker_id = w.id) as leases
-  from workers w left join edge_workers e on e.worker_id = w.id
+  from workers w left join edge_workers e on e.worker_id = w.id left join pools p on p.name = w.pool
  where w.last_seen_at > now() - $1::interval
  order by rank, w.name
 `
