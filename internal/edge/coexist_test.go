@@ -296,11 +296,11 @@ func TestBothWaysWriteTheSameRows(t *testing.T) {
 			if diff := cmp.Diff(rows(one), rows(two)); diff != "" {
 				t.Errorf("rows (-arbiter +edge):\n%s", diff)
 			}
-			clear := func(l gavelapi.Lease) gavelapi.Lease {
+			plain := func(l gavelapi.Lease) gavelapi.Lease {
 				l.JobID, l.SubmissionID, l.LeaseToken = 0, 0, ""
 				return l
 			}
-			if diff := cmp.Diff(clear(first), clear(second)); diff != "" {
+			if diff := cmp.Diff(plain(first), plain(second)); diff != "" {
 				t.Errorf("leases (-arbiter +edge):\n%s", diff)
 			}
 			b.exec("update edge_workers set aside_until = null, host_faults = 0")

@@ -129,15 +129,12 @@ func ReadStage(ctx context.Context, db *store.DB, opts StageOptions) (Stage, err
 // judge says which stage the facts are, what it still asks for, and what the
 // next one does.
 func (s *Stage) judge() {
-	var homeByEdge, homeByHTTP, othersByEdge []string
+	var homeByEdge, othersByEdge []string
 	for _, w := range s.Workers {
 		home := w.Rank == s.Workers[0].Rank // they come in the order of preference
 		switch {
 		case w.Way == wayArbiter:
 			s.ByHTTP++
-			if home {
-				homeByHTTP = append(homeByHTTP, w.Name)
-			}
 			continue
 		case home:
 			homeByEdge = append(homeByEdge, w.Name)
