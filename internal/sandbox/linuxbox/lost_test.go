@@ -3,9 +3,11 @@ package linuxbox
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -102,6 +104,15 @@ func TestAnInitThatNeverAnswersIsGivenUpWithItsCaller(t *testing.T) {
 	defer cancel(nil)
 	gone := errors.New("nobody wants it any more")
 	stop := whenInitStarts(t, func(pid int) {
+		// Not before its exec, which os.StartProcess waits for.
+		for name := ""; name != initArg0; {
+			b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+			if err != nil {
+				return
+			}
+			name, _, _ = strings.Cut(string(b), "\x00")
+			runtime.Gosched()
+		}
 		_ = unix.Kill(pid, unix.SIGSTOP)
 		cancel(gone)
 	})
