@@ -3,6 +3,7 @@ package whatif
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -42,7 +43,7 @@ func ReadFleet(r io.Reader) ([]Worker, error) {
 		if w.Slots == 0 {
 			wrong("slots", "is not at least 1")
 		}
-		for _, text := range strings.Fields(get("away")) {
+		for text := range strings.FieldsSeq(get("away")) {
 			from, to, ok := strings.Cut(text, "-")
 			a, errA := time.ParseDuration(from)
 			b, errB := time.ParseDuration(to)
@@ -86,12 +87,7 @@ func Fleet(name string) ([]Worker, bool) {
 }
 
 func (w *Worker) offers(language string) bool {
-	for _, l := range w.Languages {
-		if l == language {
-			return true
-		}
-	}
-	return language == ""
+	return language == "" || slices.Contains(w.Languages, language)
 }
 
 // awayAt says whether it sleeps at a time, and until when.

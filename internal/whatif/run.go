@@ -52,19 +52,37 @@ type event struct {
 	what func()
 }
 
-type eventHeap []event
+// eventHeap is container/heap's idea of a queue of events.
+type eventHeap struct{ list []event }
 
-func (h eventHeap) Len() int { return len(h) }
-func (h eventHeap) Less(i, j int) bool {
-	return h[i].at < h[j].at || h[i].at == h[j].at && h[i].seq < h[j].seq
+func (h *eventHeap) Len() int { return len(h.list) }
+func (h *eventHeap) Less(i, j int) bool {
+	x, y := h.list[i], h.list[j]
+	return x.at < y.at || x.at == y.at && x.seq < y.seq
 }
-func (h eventHeap) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
-func (h *eventHeap) Push(x any)   { *h = append(*h, x.(event)) } //nolint:forcetypeassert // only events are pushed
+func (h *eventHeap) Swap(i, j int) { h.list[i], h.list[j] = h.list[j], h.list[i] }
+
+// Push implements heap.Interface; only events are pushed.
+func (h *eventHeap) Push(x any) {
+	if e, ok := x.(event); ok {
+		h.list = append(h.list, e)
+	}
+}
+
+// Pop implements heap.Interface.
 func (h *eventHeap) Pop() any {
-	old := *h
-	e := old[len(old)-1]
-	*h = old[:len(old)-1]
+	e := h.list[len(h.list)-1]
+	h.list = h.list[:len(h.list)-1]
 	return e
+}
+
+// next takes the earliest event; false when there is none.
+func (h *eventHeap) next() (event, bool) {
+	if len(h.list) == 0 {
+		return event{}, false
+	}
+	e, ok := heap.Pop(h).(event)
+	return e, ok
 }
 
 func (r *run) at(t time.Duration, what func()) {
@@ -104,9 +122,9 @@ func Run(policyName string, jobs []Job, fleet []Worker, horizon time.Duration) (
 		left--
 		p.ended(r, job, w)
 	}
-	for len(r.events) > 0 && left > 0 {
-		e := heap.Pop(&r.events).(event) //nolint:forcetypeassert // only events are in it
-		if e.at > end {
+	for left > 0 {
+		e, ok := r.events.next()
+		if !ok || e.at > end {
 			break
 		}
 		r.now = e.at
