@@ -72,7 +72,7 @@ type Submission struct {
 	SourceBytes   int64      `json:"source_bytes" doc:"of all files together"`
 	SourceFiles   int        `json:"source_files" doc:"how many files it has, the main one included"`
 	State         string     `json:"state" enum:"pending,judging,done,system_error,cancelled"`
-	Waiting       string     `json:"waiting,omitempty" doc:"why it waits, while pending"`
+	Waiting       string     `json:"waiting,omitempty" doc:"why it waits, while pending; while judging, that nothing is heard of its worker"`
 	Verdict       string     `json:"verdict,omitempty" doc:"AC, WA, TLE, MLE, OLE, RE, CE; SE for a fault of the system"`
 	CPUUS         int64      `json:"cpu_us"`
 	WallUS        int64      `json:"wall_us"`
@@ -101,6 +101,7 @@ type SubmissionDetail struct {
 
 // Attempt is one grant of a lease and how it ended.
 type Attempt struct {
+	JudgingID int64      `json:"judging_id" doc:"the judging that it was for, one of judgings"`
 	LeaseGen  int64      `json:"lease_gen"`
 	Worker    string     `json:"worker"`
 	GrantedAt time.Time  `json:"granted_at"`

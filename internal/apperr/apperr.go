@@ -7,6 +7,8 @@ package apperr
 import (
 	"errors"
 	"fmt"
+	"regexp"
+	"strings"
 )
 
 // Code is a stable, machine-readable kind of error. It appears in the `type`
@@ -77,4 +79,18 @@ func CodeOf(err error) Code {
 		return e.Code
 	}
 	return Internal
+}
+
+// plainName is what problems, languages and workers are called. A token has
+// capitals, so none looks like it.
+var plainName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,63}$`)
+
+// Named is ` "name"` for a message about something that was asked for and is
+// not there, or ` of that name` when the name is not one that anything of ours could
+// have: that may be a secret in the wrong place.
+func Named(name string) string {
+	if !plainName.MatchString(name) || strings.HasPrefix(name, "gvl_") {
+		return " of that name"
+	}
+	return fmt.Sprintf(" %q", name)
 }

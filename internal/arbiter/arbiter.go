@@ -73,6 +73,9 @@ type Arbiter struct {
 	tokens  *tokenCache
 	// probePackages are the digests of those that are known to be stored.
 	probePackages sync.Map
+	// stopping is closed when Run's context ends: readers that wait are then
+	// answered, so that an orderly stop need not outlast them.
+	stopping chan struct{}
 
 	results    batcher[resultInput, bool]
 	heartbeats batcher[heartbeatInput, bool]
@@ -100,7 +103,7 @@ func New(cfg Config) (*Arbiter, error) {
 	}
 	a := &Arbiter{
 		cfg: cfg, db: cfg.DB, q: cfg.DB.Q, log: cfg.Logger, clock: cfg.Clock,
-		watch: newWatchers(), tokens: newTokenCache(cfg.Clock),
+		watch: newWatchers(), tokens: newTokenCache(cfg.Clock), stopping: make(chan struct{}),
 	}
 	a.results = batcher[resultInput, bool]{do: a.recordResults, max: 250}
 	a.heartbeats = batcher[heartbeatInput, bool]{do: a.extendLeases, max: 500}
@@ -108,8 +111,10 @@ func New(cfg Config) (*Arbiter, error) {
 }
 
 // Run stands for leadership and leads until ctx ends; losing leadership is
-// normal and leads back to standing by. It returns nil on an orderly stop.
+// normal and leads back to standing by. It returns nil on an orderly stop. It
+// is called once.
 func (a *Arbiter) Run(ctx context.Context) error {
+	defer context.AfterFunc(ctx, func() { close(a.stopping) })()
 	for ctx.Err() == nil {
 		l := a.campaign(ctx)
 		if l == nil {

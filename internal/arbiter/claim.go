@@ -100,6 +100,14 @@ func (l *leadership) admit(p auth.Principal, session uuid.UUID, req gavelapi.Cla
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	known := l.presence[p.WorkerID]
+	if known == nil {
+		// In this term nobody has spoken for the worker yet: what it says of its
+		// own past is all there is, and its predecessor may have died together
+		// with the leader before this one.
+		if previous, err := uuid.Parse(req.PreviousSession); err == nil && previous != session {
+			dead = previous
+		}
+	}
 	if known != nil && known.session != session {
 		succeeds := known.session != uuid.Nil && req.PreviousSession == known.session.String()
 		if !succeeds && l.isOnline(p.WorkerID, now) {

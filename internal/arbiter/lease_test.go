@@ -428,6 +428,76 @@ func TestASuccessorNeedNotWaitForTheDeadSessionsLeases(t *testing.T) {
 	}
 }
 
+// The leader and the worker die together, as with gavel up: the new leader has
+// never heard of the worker, whose new process names the old one all the same.
+func TestASuccessorNeedNotWaitForTheDeadSessionsLeasesInANewTerm(t *testing.T) {
+	s := newStand(t, quick)
+	w := s.worker("w", 1, "c")
+	sub := s.submit("c")
+	l := w.claim()
+	if err := w.beat(l.LeaseToken); err != nil {
+		t.Fatal(err)
+	}
+	s.stop()
+	next := startOn(t, s.url, quick)
+	next.awaitReady()
+	w.s = next
+	w.previous, w.session = w.session, uuid.NewString()
+	again := w.claim()
+	if again.SubmissionID != sub.ID || again.Attempt != 2 {
+		t.Errorf("the successor got %s", asJSON(again))
+	}
+	if got := w.report(l.LeaseToken, verdictReport("WA")); got.Outcome != gavelapi.OutcomeDiscarded {
+		t.Errorf("the dead session's report was %+v", got)
+	}
+}
+
+// A reader who waits must not take a dead worker's lease for progress.
+func TestASilentWorkerIsSaidToBeSilent(t *testing.T) {
+	settings := quick
+	settings.Heartbeat = 100 * time.Millisecond
+	s := newStand(t, settings)
+	w := s.worker("w", 1, "c")
+	sub := s.submit("c")
+	l := w.claim()
+	if err := w.beat(l.LeaseToken); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the silence shows", func() bool {
+		got := s.read(sub.ID)
+		return got.State == gavelapi.StateJudging && strings.Contains(got.Waiting, "nothing was heard of w")
+	})
+	if err := w.beat(l.LeaseToken); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "a heartbeat ends it", func() bool {
+		if err := w.beat(l.LeaseToken); err != nil {
+			t.Fatal(err)
+		}
+		return s.read(sub.ID).Waiting == ""
+	})
+}
+
+// An orderly stop must not last as long as its readers are patient.
+func TestAStopAnswersReadersThatWait(t *testing.T) {
+	s := newStand(t, quick)
+	sub := s.submit("c")
+	ended := make(chan error, 1)
+	go func() {
+		_, err := s.Submission(t.Context(), sub.ID, time.Hour)
+		ended <- err
+	}()
+	s.stop()
+	select {
+	case err := <-ended:
+		if apperr.CodeOf(err) != apperr.Unavailable {
+			t.Errorf("the reader got %v", err)
+		}
+	case <-time.After(30 * time.Second):
+		t.Fatal("the reader still waits")
+	}
+}
+
 func TestWorkThatNobodyCanDoSaysSo(t *testing.T) {
 	s := newStand(t, quick)
 	sub := s.submit("python3")

@@ -28,7 +28,7 @@ func packageKey(digest string) (string, error) {
 func (a *Arbiter) problemRow(ctx context.Context, name string) (*storedb.ProblemByNameRow, error) {
 	row, err := a.q.ProblemByName(ctx, a.db.Pool, name)
 	if store.IsNoRows(err) {
-		return nil, apperr.New(apperr.NotFound, "gavel problem list shows the published ones", "there is no such problem")
+		return nil, apperr.New(apperr.NotFound, "gavel problem list shows the published ones", "there is no problem%s", apperr.Named(name))
 	}
 	if err != nil {
 		return nil, unavailable(err, "read a problem")

@@ -22,7 +22,10 @@ import (
 func (a *Arbiter) StartRejudge(ctx context.Context, p auth.Principal, n gavelapi.NewRejudge) (gavelapi.Rejudge, error) {
 	f := n.Filter
 	if len(f.Submissions) == 0 && f.Problem == "" && f.User == "" && f.Language == "" && f.Verdict == "" && !f.Outdated && !f.All {
-		return gavelapi.Rejudge{}, apperr.New(apperr.Invalid, "name a problem, a user, submissions …, or say all", "the filter is empty").At("body.filter")
+		return gavelapi.Rejudge{}, apperr.New(apperr.Invalid, "name a problem, a user, submissions …, or everything with all: true", "the filter is empty: it selects nothing").At("body.filter")
+	}
+	if err := a.knowFilter(ctx, f.Problem, "", "body.filter"); err != nil {
+		return gavelapi.Rejudge{}, err
 	}
 	planned, err := a.plan(ctx, p, n)
 	if err != nil {
@@ -36,8 +39,9 @@ func (a *Arbiter) StartRejudge(ctx context.Context, p auth.Principal, n gavelapi
 }
 
 // RejudgeSubmission implements httpapi.Service: one submission, applied as soon
-// as it is judged. Asking again while it is being rejudged gives the same
-// rejudge.
+// as it is judged. Asking again with the same reason while it is being rejudged
+// gives the same rejudge; another reason, or a rejudge that is not applied by
+// itself, is a conflict, because the caller would take it for its own.
 func (a *Arbiter) RejudgeSubmission(ctx context.Context, p auth.Principal, id int64, reason string) (gavelapi.Rejudge, error) {
 	if _, err := a.readSubmission(ctx, id); err != nil {
 		return gavelapi.Rejudge{}, err
@@ -47,7 +51,12 @@ func (a *Arbiter) RejudgeSubmission(ctx context.Context, p auth.Principal, id in
 		return gavelapi.Rejudge{}, err
 	}
 	if planned.Elsewhere != 0 {
-		return a.Rejudge(ctx, planned.Elsewhere)
+		r, err := a.Rejudge(ctx, planned.Elsewhere)
+		if err == nil && (r.Apply != "at_once" || r.Reason != reason) {
+			return r, apperr.New(apperr.Conflict, fmt.Sprintf("wait for rejudge %d, or cancel it and ask again", r.ID),
+				"submission %d is being rejudged already, by rejudge %d for another reason", id, r.ID)
+		}
+		return r, err
 	}
 	if len(planned.Skipped) > 0 {
 		return gavelapi.Rejudge{}, apperr.New(apperr.Invalid, "submit it again in a language that exists", "submission %d: %s", id, planned.Skipped[0].Reason)
@@ -300,7 +309,14 @@ func (a *Arbiter) CancelRejudge(ctx context.Context, p auth.Principal, id int64)
 	}
 	r, err := a.Rejudge(ctx, id)
 	if err == nil && r.State != gavelapi.RejudgeCancelled {
-		return r, apperr.New(apperr.Conflict, "discard one that is ready", "rejudge %d is %s already", id, r.State)
+		hint := "its new verdicts are current; to judge again, start another rejudge"
+		switch r.State {
+		case gavelapi.RejudgeReady:
+			hint = fmt.Sprintf("nothing of it runs any more: discard it (gavel rejudge discard %d), or apply it", id)
+		case gavelapi.RejudgeDiscarded:
+			hint = "the old verdicts stay; nothing is left to do"
+		}
+		return r, apperr.New(apperr.Conflict, hint, "rejudge %d is %s already", id, r.State)
 	}
 	if len(ended) > 0 {
 		a.log.Info("rejudge cancelled", "rejudge_id", id, "open", len(ended), "by", p)

@@ -1,6 +1,7 @@
 package arbiter_test
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/gavel-oj/gavel/gavelapi"
 	"github.com/gavel-oj/gavel/internal/apperr"
+	"github.com/gavel-oj/gavel/internal/httpapi"
 )
 
 func (s *stand) submitAs(user, problem string) gavelapi.Submission {
@@ -251,6 +253,56 @@ func TestACancelledRejudgeStopsAndIsCancelledOnce(t *testing.T) {
 	again := s.rejudge(gavelapi.RejudgeFilter{Problem: "p"}, "later") // it no longer holds anything up
 	if again.Total != 3 {
 		t.Errorf("%s", asJSON(again))
+	}
+}
+
+// Nobody takes another's rejudge for the one that was asked for.
+func TestASecondRejudgeForAnotherReasonIsRefused(t *testing.T) {
+	s := newStand(t, quick)
+	w := s.worker("w", 1, "c")
+	sub := s.submit("c")
+	w.judge("AC")
+	first, err := s.RejudgeSubmission(t.Context(), s.admin, sub.ID, "weak tests")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := s.RejudgeSubmission(t.Context(), s.admin, sub.ID, "weak tests"); err != nil || again.ID != first.ID {
+		t.Errorf("the same request again: %+v, %v", again, err)
+	}
+	_, err = s.RejudgeSubmission(t.Context(), s.admin, sub.ID, "another checker")
+	if apperr.CodeOf(err) != apperr.Conflict || !strings.Contains(err.Error(), fmt.Sprintf("rejudge %d", first.ID)) {
+		t.Errorf("another reason: %v", err)
+	}
+	w.judge("AC")
+	applied := s.awaitRejudge(first.ID, gavelapi.RejudgeApplied)
+	_, err = s.CancelRejudge(t.Context(), s.admin, applied.ID)
+	if e, ok := errors.AsType[*apperr.Error](err); !ok || e.Code != apperr.Conflict || strings.Contains(e.Hint, "discard") {
+		t.Errorf("cancelling an applied rejudge: %v, which cannot be discarded either", err)
+	}
+	got := s.read(sub.ID)
+	for i, a := range got.Detail.Attempts {
+		if want := got.Detail.Judgings[i].ID; a.JudgingID != want {
+			t.Errorf("attempt %d says judging %d, want %d", i, a.JudgingID, want)
+		}
+	}
+}
+
+func TestFiltersByWhatDoesNotExistAreRefused(t *testing.T) {
+	s := newStand(t, quick)
+	for name, f := range map[string]httpapi.SubmissionFilter{
+		`no problem "nosuch"`:  {Problem: "nosuch", Limit: 5},
+		`no language "nosuch"`: {Language: "nosuch", Limit: 5},
+	} {
+		if _, err := s.Submissions(t.Context(), f); apperr.CodeOf(err) != apperr.NotFound || !strings.Contains(err.Error(), name) {
+			t.Errorf("listing: %v, want %s", err, name)
+		}
+	}
+	if list, err := s.Submissions(t.Context(), httpapi.SubmissionFilter{Problem: "p", Language: "c", Limit: 5}); err != nil || len(list.Submissions) != 0 {
+		t.Errorf("of what is there but has none: %+v, %v", list, err)
+	}
+	_, err := s.StartRejudge(t.Context(), s.admin, gavelapi.NewRejudge{Filter: gavelapi.RejudgeFilter{Problem: "nosuch"}, Reason: "x"})
+	if apperr.CodeOf(err) != apperr.NotFound {
+		t.Errorf("rejudging: %v", err)
 	}
 }
 

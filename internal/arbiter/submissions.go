@@ -3,6 +3,7 @@ package arbiter
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -22,11 +23,11 @@ func (a *Arbiter) CreateSubmission(ctx context.Context, p auth.Principal, key st
 	var none gavelapi.Submission
 	lang, ok := a.cfg.Languages.Get(n.Language)
 	if !ok {
-		return none, false, apperr.New(apperr.Unsupported, "gavel language list shows the known ones", "unknown language").At("body.language")
+		return none, false, apperr.New(apperr.Unsupported, "gavel language list shows the known ones", "there is no language%s", apperr.Named(n.Language)).At("body.language")
 	}
 	row, err := a.problemRow(ctx, n.Problem)
-	if apperr.CodeOf(err) == apperr.NotFound {
-		return none, false, apperr.New(apperr.Invalid, "gavel problem list shows the published ones", "unknown problem").At("body.problem")
+	if e, ok := errors.AsType[*apperr.Error](err); ok && e.Code == apperr.NotFound {
+		return none, false, e.At("body.problem")
 	}
 	if err != nil {
 		return none, false, err
@@ -107,6 +108,8 @@ func (a *Arbiter) Submission(ctx context.Context, id int64, wait time.Duration) 
 		case <-a.clock.After(recheckEvery):
 		case <-deadline:
 			return sub, nil
+		case <-a.stopping:
+			return sub, apperr.New(apperr.Unavailable, "ask again in a second, here or at another arbiter", "this arbiter is stopping")
 		case <-ctx.Done():
 			return sub, context.Cause(ctx)
 		}
@@ -172,7 +175,7 @@ func (a *Arbiter) readSubmission(ctx context.Context, id int64) (gavelapi.Submis
 	}
 	for i, t := range attempts {
 		detail.Attempts[i] = gavelapi.Attempt{
-			LeaseGen: t.LeaseGen, Worker: t.Worker, GrantedAt: t.GrantedAt.UTC(),
+			JudgingID: t.JudgingID, LeaseGen: t.LeaseGen, Worker: t.Worker, GrantedAt: t.GrantedAt.UTC(),
 			EndedAt: utc(t.EndedAt), Outcome: t.Outcome, Blame: t.Blame, Message: t.Message, LateReport: lateVerdict(t.LateReport),
 		}
 	}
@@ -203,12 +206,32 @@ func (a *Arbiter) addMemory(sub *gavelapi.Submission, r *storedb.SubmissionByIDR
 		}
 		return
 	}
-	if r.LeaseToken != nil {
-		if h := l.held[*r.LeaseToken]; h != nil {
-			sub.Progress = h.progress
-		}
+	if r.LeaseToken == nil {
+		return
+	}
+	if h := l.held[*r.LeaseToken]; h != nil {
+		sub.Progress = h.progress
+		sub.Waiting = l.silence(h, sub.Worker)
 	}
 }
+
+// silence says that the holder of a lease has missed some heartbeats: its work
+// may be as dead as it is, and goes to another when the lease ends. Needs l.mu.
+func (l *leadership) silence(h *held, worker string) string {
+	now, settings := l.a.clock.Now(), l.a.cfg.Lease
+	heard := h.registered
+	if beat := h.due.Add(-settings.TTL); beat.After(heard) {
+		heard = beat
+	}
+	if now.Sub(heard) <= silentBeats*settings.Heartbeat {
+		return ""
+	}
+	return fmt.Sprintf("nothing was heard of %s for %d s; unless it answers, the work is given to a worker again within %d s",
+		worker, int(now.Sub(heard).Seconds()), max(1, int(h.due.Sub(now).Seconds())+1))
+}
+
+// silentBeats is how many heartbeats may be missing before a reader is told.
+const silentBeats = 3
 
 func lateVerdict(raw json.RawMessage) string {
 	if raw == nil {
@@ -252,6 +275,12 @@ func (a *Arbiter) Submissions(ctx context.Context, f httpapi.SubmissionFilter) (
 	if err != nil {
 		return list, unavailable(err, "list submissions")
 	}
+	if len(rows) == 0 {
+		// Nothing, or a filter that nothing could match: a person who mistyped wants to know which.
+		if err := a.knowFilter(ctx, f.Problem, f.Language, "query"); err != nil {
+			return list, err
+		}
+	}
 	if len(rows) > f.Limit {
 		rows = rows[:f.Limit]
 		list.Next = writeCursor(rows[len(rows)-1].ID)
@@ -275,6 +304,25 @@ func (a *Arbiter) Submissions(ctx context.Context, f httpapi.SubmissionFilter) (
 		list.Submissions[i] = s
 	}
 	return list, nil
+}
+
+// knowFilter refuses a filter by a problem or language that does not exist. A
+// language that existed once may still have submissions, so its
+// absence only matters when there is nothing to show.
+func (a *Arbiter) knowFilter(ctx context.Context, problem, lang, where string) error {
+	if problem != "" {
+		_, err := a.problemRow(ctx, problem)
+		if e, ok := errors.AsType[*apperr.Error](err); ok {
+			return e.At(where + ".problem")
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if _, ok := a.cfg.Languages.Get(lang); lang != "" && !ok {
+		return apperr.New(apperr.NotFound, "gavel language list shows the known ones", "there is no language%s", apperr.Named(lang)).At(where + ".language")
+	}
+	return nil
 }
 
 // CancelSubmission implements httpapi.Service. Repeating it is fine; a

@@ -38,8 +38,8 @@ func TestSubmissionsThatCannotBeJudgedAreRefused(t *testing.T) {
 		code        apperr.Code
 		field, text string
 	}{
-		{"unknown language", func(n *gavelapi.NewSubmission) { n.Language = "cobol" }, apperr.Unsupported, "body.language", "unknown language"},
-		{"unknown problem", func(n *gavelapi.NewSubmission) { n.Problem = "q" }, apperr.Invalid, "body.problem", "unknown problem"},
+		{"unknown language", func(n *gavelapi.NewSubmission) { n.Language = "cobol" }, apperr.Unsupported, "body.language", `no language "cobol"`},
+		{"unknown problem", func(n *gavelapi.NewSubmission) { n.Problem = "q" }, apperr.NotFound, "body.problem", `no problem "q"`},
 		{"empty source", func(n *gavelapi.NewSubmission) { n.Source = "" }, apperr.Invalid, "body.source", "empty"},
 		{"source over the problem's limit", func(n *gavelapi.NewSubmission) { n.Source = strings.Repeat("x", 1025) }, apperr.TooLarge, "body.source", "at most 1024"},
 		{"NUL in a file", func(n *gavelapi.NewSubmission) {
@@ -273,7 +273,7 @@ func TestListsArePagedAndFiltered(t *testing.T) {
 		{httpapi.SubmissionFilter{Verdict: "AC"}, 1},
 		{httpapi.SubmissionFilter{State: "pending"}, 4},
 		{httpapi.SubmissionFilter{State: "done"}, 1},
-		{httpapi.SubmissionFilter{Problem: "q"}, 0},
+		{httpapi.SubmissionFilter{Problem: "p", Language: "rust"}, 0},
 		{httpapi.SubmissionFilter{Problem: "p", Language: "c"}, 5},
 		{httpapi.SubmissionFilter{User: "nobody"}, 0},
 	} {

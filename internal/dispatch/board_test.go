@@ -440,8 +440,8 @@ func TestExplainNamesTheRuleThatKeepsAJobWaiting(t *testing.T) {
 		{"nobody is online", New(DefaultPolicy), 1, "no worker is online"},
 		{"nobody offers the language", idle, 3, "no capable worker: none of the 1 online offers cobol"},
 		{"it is behind another language's job", idle, 2, "position 2 in the queue"},
-		{"it is first", idle, 1, "position 1 in the queue; 1 able workers are online, 1 of them free"},
-		{"all are busy", busy, 1, "position 1 in the queue; all 1 able workers are busy"},
+		{"it is first", idle, 1, "position 1 in the queue; one able worker is online and free"},
+		{"all are busy", busy, 1, "position 1 in the queue; the one able worker is busy"},
 		{"different reasons", fleet(berta(1), Worker{ID: 3, Name: "carla", Away: "drained"}), 2, "no capable worker: 2 online; of 1: drained; of 1: it does not offer python3"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -69,13 +69,21 @@ func (b *Board) Explain(id int64, now time.Time) (Explanation, bool) {
 	case b.overBudget(s):
 		e.Reason = fmt.Sprintf("its rejudge has %d jobs at work, as many as it may at once", b.batch[s.batch])
 	case free == 0:
-		e.Reason = fmt.Sprintf("position %d in the queue; all %d able workers are busy", e.Position, e.Able)
+		busy := "the one able worker is busy"
+		if e.Able != 1 {
+			busy = fmt.Sprintf("all %d able workers are busy", e.Able)
+		}
+		e.Reason = fmt.Sprintf("position %d in the queue; %s", e.Position, busy)
 	default:
 		if since, kept := b.kept[id]; kept && now.Sub(since) < b.policy.Hold {
 			e.Reason = "kept for a moment for a preferred worker that was just here"
 			break
 		}
-		e.Reason = fmt.Sprintf("position %d in the queue; %d able workers are online, %d of them free", e.Position, e.Able, free)
+		workers := "one able worker is online and free"
+		if e.Able != 1 {
+			workers = fmt.Sprintf("%d able workers are online, %d of them free", e.Able, free)
+		}
+		e.Reason = fmt.Sprintf("position %d in the queue; %s", e.Position, workers)
 	}
 	return e, true
 }

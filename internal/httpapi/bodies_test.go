@@ -29,6 +29,10 @@ func TestIdempotencyKey(t *testing.T) {
 	r.problem(c, 422, apperr.Invalid)
 	c.header["Idempotency-Key"] = strings.Repeat("k", 300)
 	r.problem(c, 422, apperr.Invalid)
+	c.header["Idempotency-Key"] = " " // empty on the wire: a variable that was not set, a command that is not there
+	if p := r.problem(c, 400, apperr.Malformed); p.Hint == "" {
+		t.Errorf("an empty key is refused without a hint: %+v", p)
+	}
 	c.header["Idempotency-Key"] = "k-2"
 	r.fake.Before(func(_ context.Context, method string) error {
 		if method == "CreateSubmission" {

@@ -81,7 +81,7 @@ var Catalogue = []Kind{
 	{
 		Code: apperr.Invalid, Status: http.StatusUnprocessableEntity, Title: "The request says something impossible",
 		Cause: "The request could be read, but a value in it is missing, out of range or contradicts another; `errors` names each place.",
-		Cure:  "Correct the named places. Rejected values are never repeated in the answer.",
+		Cure:  "Correct the named places. Rejected values are not repeated in the answer.",
 	},
 	{
 		Code: apperr.Unsupported, Status: http.StatusUnprocessableEntity, Title: "Not supported",

@@ -29,7 +29,7 @@ func ErrorsPage() []byte {
 Every error is ` + "`application/problem+json`" + ` (RFC 9457). Its ` + "`type`" + ` is ` + "`/problems/CODE`" + `, a page that the
 arbiter serves itself; code and status never change their meaning. ` + "`detail`" + ` says what is wrong, ` + "`hint`" + ` what to do,
 ` + "`errors`" + ` names each faulty place, ` + "`instance`" + ` is the request id that the arbiter's log has too. Rejected values are
-never repeated. ` + "`gavel`" + ` turns them into its exit codes (see [exit codes](exit-codes.md)).
+never repeated, but for a plain name that nothing has. ` + "`gavel`" + ` turns them into its exit codes (see [exit codes](exit-codes.md)).
 
 | code | status | title |
 |---|---|---|

@@ -136,7 +136,7 @@ func (s *server) authenticate(r *http.Request, pol policy) (auth.Principal, erro
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	token = strings.TrimSpace(token)
 	if !strings.EqualFold(scheme, "Bearer") || token == "" {
-		return auth.Principal{}, apperr.New(apperr.Unauthorized, hint, "no bearer token was sent")
+		return auth.Principal{}, apperr.New(apperr.Unauthorized, hint, "no token was sent")
 	}
 	kind, ok := auth.KindOf(token)
 	if !ok {

@@ -55,8 +55,8 @@ func (s *server) rejudgeRoutes() {
 	})
 	register(s, admins, huma.Operation{
 		OperationID: "rejudge-submission", Method: http.MethodPost, Path: "/v1/submissions/{id}/rejudge", Tags: tags,
-		Summary: "Judge one submission again and apply the new verdict at once", Errors: missing,
-		Description: "Asking again while it is being rejudged gives the same rejudge.",
+		Summary: "Judge one submission again and apply the new verdict at once", Errors: changing,
+		Description: "Asking again with the same reason while it is being rejudged gives the same rejudge; another reason is 409.",
 	}, func(ctx context.Context, p auth.Principal, in *rejudgeOneInput) (*out[gavelapi.Rejudge], error) {
 		r, err := s.Service.RejudgeSubmission(ctx, p, in.ID, in.Body.Reason)
 		return &out[gavelapi.Rejudge]{Body: r}, err

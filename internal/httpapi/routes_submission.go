@@ -20,6 +20,19 @@ type createInput struct {
 	Key     string `header:"Idempotency-Key" maxLength:"255" doc:"makes repeating safe for 24 hours"`
 	RawBody []byte
 	Body    gavelapi.NewSubmission
+
+	emptyKey bool // the header is there and holds nothing
+}
+
+// Resolve implements huma.Resolver: to the field above, a header that is empty
+// looks like one that is missing.
+func (in *createInput) Resolve(ctx huma.Context) []error {
+	ctx.EachHeader(func(name, value string) {
+		if strings.EqualFold(name, gavelapi.IdempotencyKeyHeader) && strings.TrimSpace(value) == "" {
+			in.emptyKey = true
+		}
+	})
+	return nil
 }
 
 type createOutput struct {
@@ -115,7 +128,7 @@ func (s *server) submissionRoutes() {
 }
 
 func (s *server) createSubmission(ctx context.Context, p auth.Principal, in *createInput) (*createOutput, error) {
-	if err := checkKey(in.Key); err != nil {
+	if err := checkKey(in.Key, in.emptyKey); err != nil {
 		return nil, err
 	}
 	if err := checkSource(in.RawBody, in.Body); err != nil {
@@ -134,7 +147,12 @@ func (s *server) createSubmission(ctx context.Context, p auth.Principal, in *cre
 }
 
 // checkKey wants what the header's draft wants: printable ASCII.
-func checkKey(key string) error {
+// checkKey refuses a key that protects nothing: an empty one is a variable that
+// was not set or a command that failed, and its sender believes in it.
+func checkKey(key string, empty bool) error {
+	if empty {
+		return apperr.New(apperr.Malformed, "send a key of your own, such as a random UUID, or leave the header out", "the Idempotency-Key is empty").At("header.Idempotency-Key")
+	}
 	if strings.ContainsFunc(key, func(r rune) bool { return r < ' ' || r > '~' }) {
 		return apperr.New(apperr.Invalid, "a random UUID is a good key", "the key must be printable ASCII").At("header.Idempotency-Key")
 	}

@@ -4,7 +4,7 @@ import "testing"
 
 // Rare bugs are looked for from a seed near one that shows them; from seed 1
 // they take tens of millions of events.
-var rare = map[Bugs]uint64{ResultTrustsMemory: 3348, WorkerTrustsTTL: 11969}
+var rare = map[Bugs]uint64{ResultTrustsMemory: 965, WorkerTrustsTTL: 11969}
 
 // Each protection has a history that needs it: without it the checks find a
 // violation within the budget of events.

@@ -75,6 +75,9 @@ func (a *arbiter) claim(req claimRequest, reply func(answer)) {
 func (l *leadership) admit(req claimRequest) (dead Session, ok bool) {
 	now := l.a.clock()
 	known := l.presence[req.worker-1]
+	if known == nil && req.previous != req.session {
+		dead = req.previous
+	}
 	if known != nil && known.session != req.session {
 		succeeds := known.session != 0 && req.previous == known.session
 		if !succeeds && l.isOnline(req.worker) {

@@ -286,7 +286,7 @@ func (f *Fake) Problem(ctx context.Context, name string) (gavelapi.ProblemInfo, 
 			return p, nil
 		}
 	}
-	return gavelapi.ProblemInfo{}, apperr.New(apperr.NotFound, "list them: gavel problem list", "there is no such problem")
+	return gavelapi.ProblemInfo{}, apperr.New(apperr.NotFound, "list them: gavel problem list", "there is no problem%s", apperr.Named(name))
 }
 
 // Problems implements httpapi.Service.

@@ -23,7 +23,7 @@ func (f *Fake) CreateSubmission(ctx context.Context, _ auth.Principal, key strin
 		return gavelapi.Submission{}, false, err
 	}
 	if !slices.ContainsFunc(f.Known, func(l gavelapi.LanguageInfo) bool { return l.ID == in.Language }) {
-		return gavelapi.Submission{}, false, apperr.New(apperr.Unsupported, "list them: gavel language list", "there is no such language").At("body.language")
+		return gavelapi.Submission{}, false, apperr.New(apperr.Unsupported, "list them: gavel language list", "there is no language%s", apperr.Named(in.Language)).At("body.language")
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -65,7 +65,7 @@ func (f *Fake) Submission(ctx context.Context, id int64, wait time.Duration) (ga
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if id < 1 || id > int64(len(f.subs)) {
-		return gavelapi.Submission{}, apperr.New(apperr.NotFound, "list them: gavel submission list", "there is no such submission")
+		return gavelapi.Submission{}, apperr.New(apperr.NotFound, "list them: gavel submission list", "there is no submission %d", id)
 	}
 	sub := &f.subs[id-1]
 	if wait > 0 {
@@ -157,7 +157,7 @@ func (f *Fake) SubmissionSource(ctx context.Context, id int64) (gavelapi.Submiss
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if id < 1 || id > int64(len(f.sources)) {
-		return gavelapi.SubmissionSource{}, apperr.New(apperr.NotFound, "list them: gavel submission list", "there is no such submission")
+		return gavelapi.SubmissionSource{}, apperr.New(apperr.NotFound, "list them: gavel submission list", "there is no submission %d", id)
 	}
 	return f.sources[id-1], nil
 }
@@ -170,7 +170,7 @@ func (f *Fake) CancelSubmission(ctx context.Context, _ auth.Principal, id int64)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if id < 1 || id > int64(len(f.subs)) {
-		return gavelapi.Submission{}, apperr.New(apperr.NotFound, "list them: gavel submission list", "there is no such submission")
+		return gavelapi.Submission{}, apperr.New(apperr.NotFound, "list them: gavel submission list", "there is no submission %d", id)
 	}
 	sub := &f.subs[id-1]
 	if gavelapi.Final(sub.State) {

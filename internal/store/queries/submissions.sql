@@ -61,7 +61,7 @@ select s.id, p.name as problem, s.language, s.submitter, s.source_name, s.source
 select id from jobs where submission_id = sqlc.arg(submission_id)::bigint;
 
 -- name: AttemptsOfSubmission :many
-select a.lease_gen, a.job_id, w.name as worker, a.granted_at, a.ended_at, a.outcome, a.blame, a.message, a.late_report
+select a.lease_gen, a.job_id, coalesce(a.judging_id, 0)::bigint as judging_id, w.name as worker, a.granted_at, a.ended_at, a.outcome, a.blame, a.message, a.late_report
   from attempts a join workers w on w.id = a.worker_id
  where a.submission_id = sqlc.arg(submission_id)::bigint order by a.granted_at, a.job_id, a.lease_gen;
 

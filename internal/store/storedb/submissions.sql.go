@@ -14,7 +14,7 @@ import (
 )
 
 const attemptsOfSubmission = `-- name: AttemptsOfSubmission :many
-select a.lease_gen, a.job_id, w.name as worker, a.granted_at, a.ended_at, a.outcome, a.blame, a.message, a.late_report
+select a.lease_gen, a.job_id, coalesce(a.judging_id, 0)::bigint as judging_id, w.name as worker, a.granted_at, a.ended_at, a.outcome, a.blame, a.message, a.late_report
   from attempts a join workers w on w.id = a.worker_id
  where a.submission_id = $1::bigint order by a.granted_at, a.job_id, a.lease_gen
 `
@@ -22,6 +22,7 @@ select a.lease_gen, a.job_id, w.name as worker, a.granted_at, a.ended_at, a.outc
 type AttemptsOfSubmissionRow struct {
 	LeaseGen   int64
 	JobID      int64
+	JudgingID  int64
 	Worker     string
 	GrantedAt  time.Time
 	EndedAt    *time.Time
@@ -43,6 +44,7 @@ func (q *Queries) AttemptsOfSubmission(ctx context.Context, db DBTX, submissionI
 		if err := rows.Scan(
 			&i.LeaseGen,
 			&i.JobID,
+			&i.JudgingID,
 			&i.Worker,
 			&i.GrantedAt,
 			&i.EndedAt,
