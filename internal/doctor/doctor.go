@@ -19,9 +19,11 @@ import (
 // Status is how a check ended.
 type Status string
 
-// The statuses: warn means that gavel works, but worse or less exactly.
+// The statuses: warn means that gavel works, but worse or less exactly; off is
+// something that is not here and need not be, unless somebody wants it.
 const (
 	OK   Status = "ok"
+	Off  Status = "off"
 	Warn Status = "warn"
 	Fail Status = "fail"
 )
@@ -57,7 +59,8 @@ type Options struct {
 }
 
 // Run does the checks, in the order in which a person would fix things. It
-// takes about a second, most of it for the compilers.
+// takes a second or two, most of it for the compilers and what the languages'
+// toolchains take to say their version.
 func Run(ctx context.Context, opts Options) []Check {
 	h := opts.host
 	if h == nil {
@@ -80,6 +83,7 @@ func Run(ctx context.Context, opts Options) []Check {
 		}
 		checks = append(checks, h.swap(), h.hugePages(), h.smt(), h.governor(), h.corePattern())
 		checks = append(checks, h.compilers(ctx)...)
+		checks = append(checks, h.languages(ctx)...)
 	}
 	if opts.Database {
 		checks = append(checks, h.postgres(ctx, opts.Postgres), h.postgresUser())
@@ -107,7 +111,7 @@ func boxes(opts Options) Check {
 	return warn(name, fix, "weaker than elsewhere: %s", strings.Join(weaker, "; "))
 }
 
-// Worst returns the gravest status: ok of none.
+// Worst returns the gravest status: ok of none, and of what is only off.
 func Worst(checks []Check) Status {
 	worst := OK
 	for _, c := range checks {
@@ -133,7 +137,11 @@ func Print(w io.Writer, checks []Check) error {
 			fmt.Fprintf(&b, "%*s  fix: %s\n", 6+width, "", c.Fix)
 		}
 	}
-	fmt.Fprintf(&b, "%d ok, %d warnings, %d failed\n", count[OK], count[Warn], count[Fail])
+	off := ""
+	if count[Off] > 0 {
+		off = fmt.Sprintf(", %d off", count[Off])
+	}
+	fmt.Fprintf(&b, "%d ok, %d warnings, %d failed%s\n", count[OK], count[Warn], count[Fail], off)
 	_, err := io.WriteString(w, b.String())
 	return err
 }

@@ -18,7 +18,8 @@ import (
 // visible are the folders that a box sees of the machine.
 var visible = []string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc/alternatives"}
 
-const programTimeout = 20 * time.Second
+// programTimeout is for a large compiler, or a virtual machine, on a busy machine.
+const programTimeout = time.Minute
 
 // compiler is a program that the shipped languages are made of.
 type compiler struct {
@@ -89,9 +90,13 @@ func (h *host) leavesBox(path string) string {
 }
 
 func (h *host) run(ctx context.Context, path, stdin string, args ...string) (string, error) {
+	return h.runWith(ctx, []string{"PATH=/usr/bin:/bin", "LC_ALL=C"}, path, stdin, args...)
+}
+
+func (h *host) runWith(ctx context.Context, env []string, path, stdin string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, h.path(path), args...)
 	cmd.Dir = "/"
-	cmd.Env = []string{"PATH=/usr/bin:/bin", "LC_ALL=C"}
+	cmd.Env = env
 	cmd.Stdin = strings.NewReader(stdin)
 	cmd.WaitDelay = time.Second
 	var out bytes.Buffer
