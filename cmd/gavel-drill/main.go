@@ -22,6 +22,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/gavel-oj/gavel/internal/clock"
+	"github.com/gavel-oj/gavel/internal/cmdline"
 	"github.com/gavel-oj/gavel/internal/drill"
 )
 
@@ -29,7 +30,7 @@ import (
 const (
 	exitOK          = 0
 	exitFailed      = 1
-	exitUsage       = 2
+	exitUsage       = cmdline.ExitUsage
 	exitNotFound    = 4
 	exitInterrupted = 130
 )
@@ -66,39 +67,18 @@ type failure struct {
 
 func (f *failure) Error() string { return f.message }
 
-// exited unwinds kong when it wants to end the program after --help.
-type exited int
+func execute(ctx context.Context, args []string, out, errOut io.Writer) int {
+	return cmdline.Program{
+		Name: "gavel-drill", Description: "Harm to real processes on this machine, and proof that no submission is lost by it.",
+		Out: out, Err: errOut,
+		Options: []kong.Option{kong.Bind(world{ctx: ctx, out: out, err: errOut})},
+	}.Run(&grammar{}, args, func(err error) int { return report(err, errOut) })
+}
 
-func execute(ctx context.Context, args []string, out, errOut io.Writer) (code int) {
-	var g grammar
-	parser, err := kong.New(&g,
-		kong.Name("gavel-drill"),
-		kong.Description("Harm to real processes on this machine, and proof that no submission is lost by it."),
-		kong.Writers(out, errOut),
-		kong.Exit(func(code int) { panic(exited(code)) }),
-		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}),
-		kong.Bind(world{ctx: ctx, out: out, err: errOut}),
-	)
-	if err != nil {
-		panic(err) // the grammar is wrong: a programmer's mistake that every test meets
-	}
-	defer func() {
-		if r := recover(); r != nil {
-			c, ok := r.(exited)
-			if !ok {
-				panic(r)
-			}
-			code = int(c)
-		}
-	}()
-	if len(args) == 0 {
-		args = []string{"--help"}
-	}
-	kctx, err := parser.Parse(args)
-	if err != nil {
-		err = &failure{exitUsage, err.Error(), "gavel-drill --help shows the usage"}
-	} else {
-		err = kctx.Run()
+// report prints an error and turns it into the exit code.
+func report(err error, errOut io.Writer) int {
+	if u, ok := errors.AsType[*cmdline.Usage](err); ok {
+		err = &failure{exitUsage, u.Message, u.Hint}
 	}
 	if err == nil {
 		return exitOK

@@ -16,14 +16,15 @@ func TestCommandLine(t *testing.T) {
 		code       int
 		out, err   string
 	}{
-		{"help", "", 0, "run", ""},
+		{"help", "--help", 0, "run", ""},
+		{"nothing", "", 2, "", "Usage: gavel-drill"},
 		{"list", "list", 0, "a7-leader-frozen", ""},
 		{"list says what is not there yet", "list", 0, "not yet: ", ""},
 		{"ids", "list -o id", 0, "a1-worker-killed\n", ""},
 		{"nothing chosen", "run", 2, "", "gavel-drill list shows them"},
 		{"both chosen", "run A1 --all", 2, "", "name scenarios, or give --all"},
 		{"unknown scenario", "run a99-nothing", 4, "", `no scenario "a99-nothing"`},
-		{"unknown flag", "run --harder", 2, "", "gavel-drill --help"},
+		{"unknown flag", "run --harder", 2, "", "gavel-drill run --help"},
 		{"rounds", "run A1 --rounds 0", 2, "", "--rounds"},
 		{"no counter-test", "run a24-planned-sleep --sabotage", 2, "", "counter-test"},
 		{"load of nothing", "load --claims 0", 2, "", "cannot be measured"},

@@ -8,6 +8,7 @@ import (
 	"github.com/gavel-oj/gavel/client"
 	"github.com/gavel-oj/gavel/gavelapi"
 	"github.com/gavel-oj/gavel/internal/apperr"
+	"github.com/gavel-oj/gavel/internal/cmdline"
 	"github.com/gavel-oj/gavel/internal/config"
 	"github.com/gavel-oj/gavel/internal/sandbox"
 	"github.com/gavel-oj/gavel/internal/worker"
@@ -17,7 +18,7 @@ import (
 const (
 	exitOK          = 0
 	exitFailed      = 1
-	exitUsage       = 2
+	exitUsage       = cmdline.ExitUsage
 	exitNotFound    = 4
 	exitConflict    = 5
 	exitNotAllowed  = 6
@@ -60,6 +61,9 @@ func explain(err error) *failure {
 	}
 	if c, ok := errors.AsType[*config.Error](err); ok {
 		return &failure{exitUsage, c.Message, c.Hint}
+	}
+	if u, ok := errors.AsType[*cmdline.Usage](err); ok {
+		return &failure{exitUsage, u.Message, u.Hint}
 	}
 	switch {
 	case errors.Is(err, worker.ErrRefused):

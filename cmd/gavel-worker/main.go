@@ -12,6 +12,7 @@ import (
 	"github.com/alecthomas/kong"
 	"golang.org/x/term"
 
+	"github.com/gavel-oj/gavel/internal/cmdline"
 	"github.com/gavel-oj/gavel/internal/sandbox/linuxbox"
 )
 
@@ -43,39 +44,11 @@ type grammar struct {
 	Version  versionCmd  `cmd:"" help:"Name the version."`
 }
 
-// exited unwinds kong when it wants to end the program after --help.
-type exited int
-
 // execute runs one command line and returns the exit code.
-func execute(ctx context.Context, args []string, w world) (code int) {
-	var g grammar
-	parser, err := kong.New(&g,
-		kong.Name("gavel-worker"),
-		kong.Description("The judge machine's part of gavel. Settings: flag, else environment, else file, else default."),
-		kong.Writers(w.out, w.err),
-		kong.Exit(func(code int) { panic(exited(code)) }),
-		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}),
-		kong.Bind(w),
-		kong.BindTo(ctx, (*context.Context)(nil)),
-	)
-	if err != nil {
-		panic(err) // the grammar is wrong: a programmer's mistake that every test meets
-	}
-	defer func() {
-		if r := recover(); r != nil {
-			c, ok := r.(exited)
-			if !ok {
-				panic(r)
-			}
-			code = int(c)
-		}
-	}()
-	if len(args) == 0 {
-		args = []string{"--help"}
-	}
-	kctx, err := parser.Parse(args)
-	if err != nil {
-		return report(w, usage("gavel-worker --help shows the usage", "%v", err))
-	}
-	return report(w, kctx.Run())
+func execute(ctx context.Context, args []string, w world) int {
+	return cmdline.Program{
+		Name: "gavel-worker", Description: "The judge machine's part of gavel. Settings: flag, else environment, else file, else default.",
+		Out: w.out, Err: w.err,
+		Options: []kong.Option{kong.Bind(w), kong.BindTo(ctx, (*context.Context)(nil))},
+	}.Run(&grammar{}, args, func(err error) int { return report(w, err) })
 }

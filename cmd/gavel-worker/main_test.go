@@ -76,8 +76,8 @@ func TestHelpAndVersion(t *testing.T) {
 	if code, out, _ := invoke(t, nil, "run", "--help"); code != 0 || !strings.Contains(out, "--grace") || !strings.Contains(out, "$GAVEL_URL") {
 		t.Errorf("help: exit code %d\n%s", code, out)
 	}
-	if code, out, _ := invoke(t, nil); code != 0 || !strings.Contains(out, "enroll") {
-		t.Errorf("no arguments: exit code %d\n%s", code, out)
+	if code, out, stderr := invoke(t, nil); code != exitUsage || out != "" || !strings.Contains(stderr, "enroll") {
+		t.Errorf("no arguments: exit code %d\n%s%s", code, out, stderr)
 	}
 	code, out, _ := invoke(t, nil, "version", "-o", "json")
 	var v gavelapi.Version

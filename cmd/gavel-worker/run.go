@@ -64,24 +64,27 @@ func (c *runCmd) Run(ctx context.Context, w world) error {
 func (s *settings) judge(ctx context.Context, w world, state *worker.State, log *slog.Logger) (err error) {
 	start, stopStart := untilSignal(ctx, w)
 	defer stopStart()
-	machine, err := agent.Open(start, agent.Settings{
-		Slots: s.slots, ScratchDir: s.scratchDir, ReadOnly: s.readOnly, MemoryBytes: s.memoryBytes,
-		CompileCacheBytes: s.compileCache, NoPrecompiledHeaders: s.noHeaders, Degraded: s.degraded, Logger: log,
-	})
+	// An invitation that is no good is said at once, not after the self-tests.
+	token, err := s.credentials(start, state, log)
 	if err != nil {
 		if start.Err() != nil {
 			return nil // a stop during the start is an orderly one
 		}
 		return err
 	}
-	defer func() { err = errors.Join(err, machine.Close()) }()
-	token, err := s.credentials(start, state, log)
+	// Before the first claim, by which the arbiter hears what this worker can:
+	// one that can judge nothing never claims.
+	machine, err := agent.Open(start, agent.Settings{
+		Slots: s.slots, ScratchDir: s.scratchDir, ReadOnly: s.readOnly, MemoryBytes: s.memoryBytes,
+		CompileCacheBytes: s.compileCache, NoPrecompiledHeaders: s.noHeaders, Degraded: s.degraded, Logger: log,
+	})
 	if err != nil {
 		if start.Err() != nil {
 			return nil // as above
 		}
 		return err
 	}
+	defer func() { err = errors.Join(err, machine.Close()) }()
 	c, err := s.client(token)
 	if err != nil {
 		return err

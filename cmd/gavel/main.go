@@ -6,6 +6,8 @@ import (
 	"context"
 	"os"
 	"os/signal"
+	"path/filepath"
+	"strings"
 	"syscall"
 
 	"golang.org/x/term"
@@ -37,9 +39,18 @@ func main() {
 	os.Exit(code)
 }
 
+// program is how to call this again: as it was called when that was by a path
+// in a folder that the person stands in or above, else by its name on PATH.
+func program(arg0 string) string {
+	if strings.ContainsRune(arg0, '/') && !filepath.IsAbs(arg0) {
+		return arg0
+	}
+	return filepath.Base(arg0)
+}
+
 func streams() cli.Streams {
 	s := cli.Streams{
-		In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv, Environ: os.Environ(),
+		In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv, Environ: os.Environ(), Program: program(os.Args[0]),
 		OutTerminal: term.IsTerminal(int(os.Stdout.Fd())), ErrTerminal: term.IsTerminal(int(os.Stderr.Fd())),
 	}
 	if width, _, err := term.GetSize(int(os.Stdout.Fd())); err == nil {

@@ -29,6 +29,8 @@ type Offers struct {
 	engine Prover
 	log    *slog.Logger
 	rest   []*language.Language
+	// program is what tells a language's version.
+	program map[string]string
 
 	changed chan struct{} // gets a value when more is offered; has room for one
 
@@ -41,9 +43,10 @@ type Offers struct {
 // ones together, then, if need be, each of the others. A machine without any
 // is no worker.
 func Prove(ctx context.Context, engine Prover, languages *language.Registry, log *slog.Logger) (*Offers, error) {
-	o := &Offers{engine: engine, log: log, changed: make(chan struct{}, 1)}
+	o := &Offers{engine: engine, log: log, program: map[string]string{}, changed: make(chan struct{}, 1)}
 	var first []*language.Language
 	for _, l := range languages.All() {
+		o.program[l.ID] = l.Version.Argv[0]
 		if slices.Contains(testedFirst, l.ID) {
 			first = append(first, l)
 		} else {
@@ -96,7 +99,7 @@ func (o *Offers) prove(ctx context.Context, languages []*language.Language) erro
 			continue
 		}
 		o.log.Info("language is offered", "language", r.Language, "version", r.Version, "ms", r.Took.Milliseconds())
-		o.passed = append(o.passed, gavelapi.LanguageOffer{ID: r.Language, Version: r.Version})
+		o.passed = append(o.passed, gavelapi.LanguageOffer{ID: r.Language, Version: language.ShortVersion(o.program[r.Language], r.Version)})
 		select {
 		case o.changed <- struct{}{}:
 		default: // said already, and not yet looked at

@@ -1,16 +1,16 @@
 package cli
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"strings"
 
 	"github.com/alecthomas/kong"
 
 	"github.com/gavel-oj/gavel/client"
+	"github.com/gavel-oj/gavel/internal/cmdline"
 )
 
 // Streams is what a run has of the world.
@@ -23,6 +23,8 @@ type Streams struct {
 	Columns int
 	Getenv  func(string) string
 	Environ []string // what a process started by a command inherits
+	// Program is how it was called, for commands to paste; "" is gavel.
+	Program string
 	// HTTP makes the calls; nil is the client's own.
 	HTTP *http.Client
 }
@@ -62,56 +64,19 @@ type App struct {
 	style style
 }
 
-// exited unwinds kong when it wants to end the program after --help.
-type exited int
-
 // Run parses args into grammar, which embeds Commands, runs the command, and
 // returns the exit code. globals points at the Globals in grammar.
-func Run(ctx context.Context, grammar any, globals *Globals, args []string, s Streams) (code int) {
+func Run(ctx context.Context, grammar any, globals *Globals, args []string, s Streams) int {
 	app := &App{Streams: s, Globals: globals, Ctx: ctx, style: newStyle(s)}
-	parser, err := kong.New(grammar,
-		kong.Name("gavel"),
-		kong.Description("The judging back end of an online judge: submissions in, verdicts out, nothing lost."),
-		kong.Writers(s.Out, s.Err),
-		kong.Exit(func(code int) { panic(exited(code)) }),
-		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}),
-		kong.Vars{"default_url": DefaultURL},
-		kong.Bind(app),
-		kong.BindTo(ctx, (*context.Context)(nil)),
-	)
-	if err != nil {
-		panic(err) // the grammar is wrong: a programmer's mistake that every test meets
-	}
-	defer func() {
-		if r := recover(); r != nil {
-			if c, ok := r.(exited); ok {
-				code = int(c)
-				return
-			}
-			panic(r)
-		}
-	}()
-	if len(args) == 0 {
-		args = []string{"--help"}
-	}
-	kctx, err := parser.Parse(args)
-	if err != nil {
-		return app.report(parseError(err))
-	}
-	return app.report(kctx.Run())
-}
-
-// parseError is kong's complaint with a hint that names the right help.
-func parseError(err error) error {
-	words := []string{"gavel"}
-	if pe, ok := errors.AsType[*kong.ParseError](err); ok && pe.Context != nil {
-		for _, p := range pe.Context.Path {
-			if p.Command != nil {
-				words = append(words, p.Command.Name)
-			}
-		}
-	}
-	return &Error{Code: ExitUsage, Message: err.Error(), Hint: strings.Join(words, " ") + " --help shows the usage"}
+	return cmdline.Program{
+		Name: "gavel", Description: "The judging back end of an online judge: submissions in, verdicts out, nothing lost.",
+		Out: s.Out, Err: s.Err,
+		Options: []kong.Option{
+			kong.Vars{"default_url": DefaultURL},
+			kong.Bind(app),
+			kong.BindTo(ctx, (*context.Context)(nil)),
+		},
+	}.Run(grammar, args, app.report)
 }
 
 // report prints an error and turns it into the exit code.
@@ -142,6 +107,12 @@ func (a *App) connect() (*client.Client, error) {
 	}
 	return c, nil
 }
+
+// forPeople says that the result is not in a form for programs.
+func (a *App) forPeople() bool { return a.Output == "table" || a.Output == "wide" }
+
+// program is what to type to call this program again.
+func (a *App) program() string { return cmp.Or(a.Program, "gavel") }
 
 // note says something beside the result.
 func (a *App) note(format string, args ...any) {

@@ -10,6 +10,7 @@ import (
 	"github.com/gavel-oj/gavel/client"
 	"github.com/gavel-oj/gavel/gavelapi"
 	"github.com/gavel-oj/gavel/internal/apperr"
+	"github.com/gavel-oj/gavel/internal/cmdline"
 	"github.com/gavel-oj/gavel/internal/config"
 )
 
@@ -18,7 +19,7 @@ import (
 const (
 	ExitOK          = 0
 	ExitFailed      = 1
-	ExitUsage       = 2
+	ExitUsage       = cmdline.ExitUsage
 	ExitPartly      = 3
 	ExitNotFound    = 4
 	ExitConflict    = 5
@@ -63,21 +64,44 @@ func configError(err error) error {
 }
 
 // statusExits turns the arbiter's refusals into exit codes; others are
-// ExitFailed.
+// ExitFailed. What cannot be judged, stored or understood is wrong usage
+// whoever finds it out, this program or the arbiter.
 var statusExits = map[int]int{
-	http.StatusUnauthorized:       ExitNotAllowed,
-	http.StatusForbidden:          ExitNotAllowed,
-	http.StatusNotFound:           ExitNotFound,
-	http.StatusConflict:           ExitConflict,
-	http.StatusGone:               ExitConflict,
-	http.StatusTooManyRequests:    ExitUnreachable,
-	http.StatusServiceUnavailable: ExitUnreachable,
+	http.StatusBadRequest:            ExitUsage,
+	http.StatusRequestEntityTooLarge: ExitUsage,
+	http.StatusUnprocessableEntity:   ExitUsage,
+	http.StatusUnauthorized:          ExitNotAllowed,
+	http.StatusForbidden:             ExitNotAllowed,
+	http.StatusNotFound:              ExitNotFound,
+	http.StatusConflict:              ExitConflict,
+	http.StatusGone:                  ExitConflict,
+	http.StatusTooManyRequests:       ExitUnreachable,
+	http.StatusServiceUnavailable:    ExitUnreachable,
+}
+
+// codeExits is the same for errors of this side. What is not available here is
+// no arbiter that does not answer.
+var codeExits = map[apperr.Code]int{
+	apperr.Invalid: ExitUsage, apperr.Malformed: ExitUsage, apperr.TooLarge: ExitUsage, apperr.Unsupported: ExitUsage,
+	apperr.Unauthorized: ExitNotAllowed, apperr.Forbidden: ExitNotAllowed,
+	apperr.NotFound: ExitNotFound, apperr.Conflict: ExitConflict, apperr.Gone: ExitConflict,
+}
+
+// codeExit is the exit code of an error of this side.
+func codeExit(c apperr.Code) int {
+	if code, ok := codeExits[c]; ok {
+		return code
+	}
+	return ExitFailed
 }
 
 // explain finds for any error what to print and the exit code.
 func (a *App) explain(err error) *Error {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e
+	}
+	if u, ok := errors.AsType[*cmdline.Usage](err); ok {
+		return &Error{Code: ExitUsage, Message: u.Message, Hint: u.Hint}
 	}
 	if errors.Is(err, context.Canceled) || a.Ctx.Err() != nil {
 		return &Error{Code: ExitInterrupted, Message: "interrupted"}
@@ -97,10 +121,13 @@ func (a *App) explain(err error) *Error {
 		if e.Field != "" {
 			message = e.Field + ": " + message
 		}
-		return &Error{Code: ExitFailed, Message: message, Hint: e.Hint}
+		return &Error{Code: codeExit(e.Code), Message: message, Hint: e.Hint}
 	}
 	return &Error{Code: ExitFailed, Message: err.Error()}
 }
+
+// noTokenSent is what an arbiter says to a call without a token.
+const noTokenSent = "no token was sent"
 
 func (a *App) refused(p *gavelapi.Problem) *Error {
 	e := &Error{Code: statusExits[p.Status], Message: p.Detail, Hint: p.Hint}
@@ -113,11 +140,17 @@ func (a *App) refused(p *gavelapi.Problem) *Error {
 	if e.Message == "" {
 		e.Message = p.Title
 	}
-	if len(p.Errors) == 1 && !strings.Contains(e.Message, p.Errors[0].Location) {
-		e.Message = strings.TrimPrefix(p.Errors[0].Location, "body.") + ": " + e.Message
+	if len(p.Errors) == 1 {
+		where := strings.TrimPrefix(strings.TrimPrefix(p.Errors[0].Location, "body."), "query.")
+		if !strings.Contains(e.Message, where[strings.LastIndexByte(where, '.')+1:]) {
+			e.Message = where + ": " + e.Message
+		}
 	}
 	switch p.Status {
 	case http.StatusUnauthorized:
+		if p.Detail == noTokenSent {
+			e.Message = "the arbiter wants a token, and neither GAVEL_TOKEN nor --token-file gives one"
+		}
 		e.Hint = "set GAVEL_TOKEN or --token-file; `gavel up` writes the administrator's token to admin-token in its data directory"
 	case http.StatusInternalServerError:
 		e.Message += " (request " + p.Instance + ")"

@@ -134,7 +134,7 @@ func packageError(name string, err error) error {
 		if e.Field != "" {
 			message = e.Field + ": " + message
 		}
-		return withCause(err, failed(e.Hint, "%s: %s", path.Clean(name), message))
+		return withCause(err, &Error{Code: codeExit(e.Code), Hint: e.Hint, Message: path.Clean(name) + ": " + message})
 	}
 	return withCause(err, failed("check the package", "%s: %s", path.Clean(name), reason(err)))
 }

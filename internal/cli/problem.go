@@ -75,7 +75,7 @@ func (cmd *ProblemImportCmd) Run(app *App) error {
 	// What went wrong on this side explains what the other side saw of it.
 	if local := up.failure(); local != nil && app.Ctx.Err() == nil {
 		e := app.explain(local)
-		return withCause(local, &Error{Code: ExitFailed, Message: cmd.Path + ": " + e.Message, Hint: e.Hint})
+		return withCause(local, &Error{Code: e.Code, Message: cmd.Path + ": " + e.Message, Hint: e.Hint})
 	}
 	if p, ok := errors.AsType[*gavelapi.Problem](err); ok && (p.Status == http.StatusUnprocessableEntity || p.Status == http.StatusRequestEntityTooLarge) {
 		e := app.explain(err)

@@ -35,6 +35,9 @@ type RejudgeStartCmd struct {
 
 // Run implements kong's command.
 func (cmd *RejudgeStartCmd) Run(app *App) error {
+	if len(cmd.IDs) == 0 && cmd.Problem == "" && cmd.User == "" && cmd.Language == "" && cmd.Verdict == "" && !cmd.Outdated && !cmd.All {
+		return usage("name submissions, or select with -p, -l, --user, --verdict or --outdated; --all is everything", "nothing is selected to be judged again")
+	}
 	c, err := app.connect()
 	if err != nil {
 		return err

@@ -9,6 +9,7 @@ import (
 
 	"github.com/gavel-oj/gavel/client"
 	"github.com/gavel-oj/gavel/gavelapi"
+	"github.com/gavel-oj/gavel/internal/language"
 )
 
 // SubmissionCmd is `gavel submission`.
@@ -182,6 +183,11 @@ func (a *App) printSubmission(s *gavelapi.Submission) error {
 	if s.Waiting != "" {
 		line("waiting", "%s", s.Waiting)
 	}
+	if s.Detail != nil {
+		for _, text := range rejudgings(s) {
+			line("rejudge", "%s", text)
+		}
+	}
 	if s.Fault != nil {
 		line("fault", "%s: %s", s.Fault.Blame, s.Fault.Message)
 	}
@@ -197,7 +203,7 @@ func (a *App) printDetail(w *bufio.Writer, s *gavelapi.Submission, d *gavelapi.S
 		line("memory", "%s MiB; limit %s MiB", mib(s.MemoryBytes), mib(d.Limits.MemoryBytes))
 	}
 	if s.Worker != "" && gavelapi.Final(s.State) && s.FinishedAt != nil {
-		line("judged", "by %s with %s, %s after it was handed in", s.Worker, orDash(d.Provenance.Toolchain), took(s.FinishedAt.Sub(s.CreatedAt)))
+		line("judged", "by %s with %s, %s after it was handed in", s.Worker, orDash(language.ShortVersion("", d.Provenance.Toolchain)), took(s.FinishedAt.Sub(s.CreatedAt)))
 	}
 	if a.Output == "wide" {
 		p := d.Provenance
@@ -225,6 +231,35 @@ func (a *App) printDetail(w *bufio.Writer, s *gavelapi.Submission, d *gavelapi.S
 		fmt.Fprintln(w)
 		a.printTests(w, d.Tests)
 	}
+}
+
+// rejudgings tells, oldest first, by which rejudges a submission was judged
+// again and what became of each.
+func rejudgings(s *gavelapi.Submission) []string {
+	var out []string
+	before := ""
+	for _, j := range s.Detail.Judgings {
+		was := cmp.Or(j.Verdict, j.State)
+		if j.RejudgeID != 0 {
+			became := fmt.Sprintf("%s instead of %s", was, before)
+			switch {
+			case j.State == gavelapi.StatePending:
+				became = "judged again now"
+			case j.State == gavelapi.StateCancelled:
+				became = "cancelled"
+			case was == before:
+				became = was + " again"
+			}
+			if !j.Current && j.State != gavelapi.StatePending && j.State != gavelapi.StateCancelled {
+				became += ", not current"
+			}
+			out = append(out, fmt.Sprintf("%d, %s UTC: %s", j.RejudgeID, instant(j.CreatedAt), became))
+		}
+		if j.Current || before == "" {
+			before = was
+		}
+	}
+	return out
 }
 
 func attemptText(at gavelapi.Attempt) string {

@@ -85,7 +85,13 @@ func (cmd *SubmitCmd) Run(app *App) error {
 		return aboutFile(err, files)
 	}
 	if !cmd.Wait && cmd.FailOn == "" {
-		return app.printSubmissions([]gavelapi.Submission{*sub}, sub)
+		if err := app.printSubmissions([]gavelapi.Submission{*sub}, sub); err != nil {
+			return err
+		}
+		if app.forPeople() {
+			app.note("%s submission watch %d waits for the verdict", app.program(), sub.ID)
+		}
+		return nil
 	}
 	return app.follow(c, sub.ID, cmd.FailOn)
 }

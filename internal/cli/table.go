@@ -46,6 +46,10 @@ func printItems[T any](a *App, items []T, whole any, id func(T) string, cols []c
 			fmt.Fprintln(w, clean(id(it)))
 		}
 	default:
+		if len(items) == 0 {
+			fmt.Fprintln(w, "none")
+			break
+		}
 		table(w, a, items, cols)
 	}
 	return w.Flush()

@@ -27,15 +27,20 @@ func size(bytes int64) string {
 	return fmt.Sprintf("%.1f GiB", float64(bytes)/(1<<30))
 }
 
-// took writes a duration with as much precision as a person wants.
+// took writes a duration with as much precision as a person wants: a number
+// and a unit, or two from a minute on.
 func took(d time.Duration) string {
 	switch {
 	case d < time.Second:
-		return d.Round(time.Millisecond).String()
+		return fmt.Sprintf("%d ms", d.Round(time.Millisecond).Milliseconds())
 	case d < time.Minute:
 		return fmt.Sprintf("%.1f s", d.Seconds())
+	case d < time.Hour:
+		s := int(d.Round(time.Second).Seconds())
+		return fmt.Sprintf("%d min %d s", s/60, s%60)
 	}
-	return d.Round(time.Second).String()
+	m := int(d.Round(time.Minute).Minutes())
+	return fmt.Sprintf("%d h %d min", m/60, m%60)
 }
 
 // instant writes a time in UTC: a column of them must sort by eye.

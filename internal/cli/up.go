@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -15,6 +16,9 @@ import (
 	"github.com/gavel-oj/gavel/examples"
 	"github.com/gavel-oj/gavel/gavelapi"
 	"github.com/gavel-oj/gavel/internal/apperr"
+	"github.com/gavel-oj/gavel/internal/pgserver/pgbin"
+	"github.com/gavel-oj/gavel/internal/sandbox/linuxbox"
+	"github.com/gavel-oj/gavel/internal/serve"
 	"github.com/gavel-oj/gavel/internal/up"
 )
 
@@ -24,7 +28,8 @@ type UpCmd struct {
 	DataDir   string `name:"data-dir" placeholder:"DIR" help:"Where everything is kept: database, packages, the worker's files, logs, the administrator's token (default .data)."`
 	Listen    string `name:"listen" placeholder:"ADDR" help:"Address to listen on; port 0 picks a free one (default 127.0.0.1:7272)."`
 	Slots     string `name:"slots" placeholder:"N" help:"Submissions judged at once; 0, the default, lets the worker choose from the machine's cores."`
-	NoSamples bool   `name:"no-samples" help:"Do not import and judge the example problems."`
+	NoSamples bool   `name:"no-samples" xor:"samples" help:"Do not import and judge the example problems."`
+	Samples   bool   `name:"samples" xor:"samples" help:"Judge the example problems although this build did so on this data before."`
 	Once      bool   `name:"once" help:"Stop when the examples are judged; exit code 0 when every verdict is as declared."`
 }
 
@@ -40,22 +45,39 @@ func (c *UpCmd) Run(a *App) error {
 	}
 	a.warn(v)
 	dataDir := v.Text("data_dir")
+	// Whatever can be refused is refused here, before anything is made.
 	worker, err := findWorker()
 	if err != nil {
 		return err
 	}
+	if _, err := pgbin.Find(a.Ctx, pgbin.Options{}); err != nil {
+		return serverError(err)
+	}
+	if err := canMakeBoxes(); err != nil {
+		return err
+	}
+	listener, err := serve.Listen(a.Ctx, v.Text("listen"))
+	if err != nil {
+		return serverError(err)
+	}
+	defer listener.Close()
 	log, closeLog, err := a.serverLog(dataDir)
 	if err != nil {
 		return err
 	}
 	defer closeLog()
-	cfg := up.Config{DataDir: dataDir, Listen: v.Text("listen"), Slots: int(v.Number("slots")), Worker: worker, Once: c.Once, Logger: log, Environ: a.Environ}
-	if !v.Switch("no_samples") {
+	cfg := up.Config{
+		DataDir: dataDir, Listen: v.Text("listen"), Listener: listener, Slots: int(v.Number("slots")), Worker: worker,
+		Once: c.Once, Again: c.Samples, Logger: log, Environ: a.Environ,
+	}
+	samples := !v.Switch("no_samples")
+	if samples {
 		if cfg.Examples, err = examples.Problems(); err != nil {
 			return err
 		}
 	}
-	view := &upView{app: a, live: &liveLine{app: a}}
+	view := &upView{app: a, live: &liveLine{app: a}, samples: samples}
+	defer context.AfterFunc(a.Ctx, func() { a.note("stopping in order; Ctrl-C again stops at once") })()
 	err = up.Run(a.Ctx, cfg, view)
 	view.live.clear()
 	if errors.Is(err, up.ErrNotAsDeclared) {
@@ -65,6 +87,21 @@ func (c *UpCmd) Run(a *App) error {
 		a.note("stopped")
 	}
 	return serverError(err)
+}
+
+// canMakeBoxes opens the sandbox as the worker will, for the same refusal in
+// the same words, seconds earlier.
+func canMakeBoxes() error {
+	dir, err := os.MkdirTemp("", "gavel-up-")
+	if err != nil {
+		return failed("make room, or set TMPDIR", "cannot make a temporary directory: %s", reason(err))
+	}
+	defer os.RemoveAll(dir)
+	provider, err := linuxbox.Open(linuxbox.Config{TempDir: dir})
+	if err != nil {
+		return boxError(err)
+	}
+	return provider.Close()
 }
 
 // findWorker looks for gavel-worker beside this program, then on PATH.
@@ -104,10 +141,6 @@ func serverError(err error) error {
 	if !ok {
 		return err
 	}
-	codes := map[apperr.Code]int{
-		apperr.Unavailable: ExitUnreachable, apperr.Forbidden: ExitNotAllowed, apperr.Unauthorized: ExitNotAllowed,
-		apperr.Conflict: ExitConflict, apperr.NotFound: ExitNotFound,
-	}
 	message := e.Message
 	if e.Field != "" {
 		message = e.Field + ": " + message
@@ -115,11 +148,7 @@ func serverError(err error) error {
 	if e.Err != nil { // the operator is the one who reads this; the middle of the chain repeats the ends
 		message += ": " + root(e.Err).Error()
 	}
-	out := &Error{Code: codes[e.Code], Message: message, Hint: e.Hint, cause: err}
-	if out.Code == 0 {
-		out.Code = ExitFailed
-	}
-	return out
+	return &Error{Code: codeExit(e.Code), Message: message, Hint: e.Hint, cause: err}
 }
 
 // root is the innermost cause.
@@ -145,8 +174,9 @@ func root(err error) error {
 // upView shows a person how it goes: chatter on standard error, the table of
 // verdicts on standard output.
 type upView struct {
-	app  *App
-	live *liveLine
+	app     *App
+	live    *liveLine
+	samples bool // the examples are there to be tried
 }
 
 func (v *upView) Step(text string) {
@@ -216,9 +246,33 @@ func testsRun(s gavelapi.Submission) string {
 
 func (v *upView) Running(url, tokenFile, logFile string) {
 	a := v.app
+	// What the client finds by itself in this directory need not be said to it.
+	found := sameFile(tokenFile, DefaultTokenFile)
+	access := ""
+	if !found || url != DefaultURL {
+		access = " --url " + url + " --token-file " + tokenFile
+	}
+	if found {
+		tokenFile, logFile = DefaultTokenFile, filepath.Join(filepath.Dir(DefaultTokenFile), filepath.Base(logFile))
+	}
+	try := "FILE -p PROBLEM"
+	if v.samples {
+		if _, err := os.Stat(sampleSource); err == nil {
+			try = sampleSource + " -p garden-rope"
+		}
+	}
 	a.note("%s gavel is up at %s", a.style.paint("✓", green, a.style.err), a.style.paint(url, bold, a.style.err))
 	a.note("  token   %s", tokenFile)
 	a.note("  log     %s", logFile)
-	a.note("  try     gavel submit FILE -p PROBLEM --wait --url %s --token-file %s", url, tokenFile)
+	a.note("  try     %s submit %s --wait%s", a.program(), try, access)
 	a.note("  Ctrl-C stops everything in order")
+}
+
+// sampleSource is a right solution of an example, below a clone.
+const sampleSource = "examples/problems/garden-rope/submissions/accepted/rope.cpp"
+
+func sameFile(x, y string) bool {
+	a, errA := os.Stat(x)
+	b, errB := os.Stat(y)
+	return errA == nil && errB == nil && os.SameFile(a, b)
 }

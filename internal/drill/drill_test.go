@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -20,24 +19,9 @@ import (
 	"github.com/gavel-oj/gavel/internal/testkit"
 )
 
-// programs builds gavel and gavel-worker once for all tests.
-var programs = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "gavel-drill-bin-")
-	if err != nil {
-		return "", err
-	}
-	cmd := exec.Command("go", "build", "-o", dir+"/", "./cmd/gavel", "./cmd/gavel-worker")
-	cmd.Dir = "../.."
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return dir, fmt.Errorf("build: %w\n%s", err, out)
-	}
-	return dir, os.Chmod(dir, 0o755)
-})
-
 // cluster makes a database once for all tests, which copy it.
 var cluster = sync.OnceValues(func() (string, error) {
-	bin, err := programs()
+	bin, err := testkit.Programs()
 	if err != nil {
 		return "", err
 	}
@@ -51,9 +35,7 @@ func TestMain(m *testing.M) {
 		os.Exit(code)
 	}
 	code := m.Run()
-	if dir, _ := programs(); dir != "" {
-		_ = os.RemoveAll(dir)
-	}
+	testkit.RemovePrograms()
 	os.Exit(code)
 }
 
@@ -73,7 +55,7 @@ func options(t *testing.T) Options {
 	if _, err := pgbin.Find(t.Context(), pgbin.Options{}); err != nil {
 		testkit.Missing(t, testkit.PG, "%v", err)
 	}
-	bin, err := programs()
+	bin, err := testkit.Programs()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,11 +1,16 @@
 package e2e
 
 import (
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
+
+	"github.com/gavel-oj/gavel/client"
+	"github.com/gavel-oj/gavel/gavelapi"
 )
 
 func TestTheWorkerIsKilledInTheMiddleOfAJudging(t *testing.T) {
@@ -35,7 +40,17 @@ func TestTheArbiterIsKilledInTheMiddleOfAJudging(t *testing.T) {
 	}
 	_ = s.cmd.Wait() // killed, as intended
 	s.start("--no-samples")
-	wantOnce(t, s.final(id), "AC")
+	// The worker died as well, and its successor names its session: nobody waits
+	// for the minute of grace that leases get from a new arbiter.
+	until(t, 20*time.Second, "the submission goes on", func() bool {
+		sub, err := s.api.SubmissionGet(t.Context(), id, 0)
+		return err == nil && (len(sub.Detail.Attempts) > 1 || gavelapi.Final(sub.State))
+	})
+	got := s.final(id)
+	wantOnce(t, got, "AC")
+	if first := got.Detail.Attempts[0]; first.Outcome != "expired" && first.Outcome != "released" {
+		t.Errorf("the attempt of the dead worker ended as %q", first.Outcome)
+	}
 }
 
 func TestPostgresIsKilledInTheMiddleOfAJudging(t *testing.T) {
@@ -76,6 +91,37 @@ func TestStoppingIsOrderlyAndLosesNothing(t *testing.T) {
 	for _, a := range got.Detail.Attempts {
 		if a.Outcome != "completed" && a.Outcome != "released" {
 			t.Errorf("an attempt ended as %q: the worker should have handed its work back", a.Outcome)
+		}
+	}
+}
+
+// Who waits for a verdict is answered when gavel stops, and asks elsewhere.
+func TestAStopAnswersThoseWhoWait(t *testing.T) {
+	s := newSite(t)
+	s.start("--no-samples")
+	s.publish("echo")
+	// No worker takes it before the stop: the program runs for three seconds, and there is one slot.
+	s.submit(slowEcho)
+	id := s.submit(slowEcho + "// another")
+	ended := make(chan error, 1)
+	go func() {
+		for {
+			sub, err := s.api.SubmissionGet(t.Context(), id, 25*time.Second)
+			if err != nil || gavelapi.Final(sub.State) {
+				ended <- err
+				return
+			}
+		}
+	}()
+	if err := s.stop(); err != nil {
+		t.Errorf("Ctrl-C ended gavel up with %v", err)
+	}
+	if err := <-ended; client.StatusOf(err) != http.StatusServiceUnavailable {
+		t.Errorf("the reader who waited got %v, want 503", err)
+	}
+	for _, want := range []string{"Ctrl-C again stops at once", "stopping the worker", "stopping the arbiter", "stopping PostgreSQL"} {
+		if !strings.Contains(s.stderr.String(), want) {
+			t.Errorf("the stop does not say %q:\n%s", want, s.stderr)
 		}
 	}
 }

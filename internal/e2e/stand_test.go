@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -24,33 +23,10 @@ import (
 	"github.com/gavel-oj/gavel/internal/testkit"
 )
 
-// programs builds gavel and gavel-worker once for all tests.
-var programs func() (string, error)
-
-func buildPrograms() (string, error) {
-	dir, err := os.MkdirTemp("", "gavel-e2e-bin-")
-	if err != nil {
-		return "", err
-	}
-	cmd := exec.Command("go", "build", "-o", dir+"/", "./cmd/gavel", "./cmd/gavel-worker")
-	cmd.Dir = "../.."
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return dir, fmt.Errorf("build: %w\n%s", err, out)
-	}
-	return dir, os.Chmod(dir, 0o755)
-}
-
 func TestMain(m *testing.M) {
 	linuxbox.Init()
-	built := false
-	programs = sync.OnceValues(func() (string, error) { built = true; return buildPrograms() })
 	code := storetest.Run(m)
-	if built {
-		if dir, _ := programs(); dir != "" {
-			_ = os.RemoveAll(dir)
-		}
-	}
+	testkit.RemovePrograms()
 	os.Exit(code)
 }
 
@@ -91,7 +67,7 @@ func newSite(t testing.TB) *site {
 	if os.Geteuid() != 0 {
 		testkit.Missing(t, testkit.Cgroup, "the box needs root")
 	}
-	bin, err := programs()
+	bin, err := testkit.Programs()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,6 +99,10 @@ func tail(s string, n int) string {
 
 var upAt = regexp.MustCompile(`gavel is up at (\S+)`)
 
+// startLimit is far more than a start takes, self-tests included, on a machine
+// that does many other things: a slow start is not what these tests look for.
+const startLimit = 10 * time.Minute
+
 // start runs gavel up and waits until it says that it is up.
 func (s *site) start(args ...string) {
 	s.t.Helper()
@@ -134,7 +114,7 @@ func (s *site) start(args ...string) {
 	if err := s.cmd.Start(); err != nil {
 		s.t.Fatal(err)
 	}
-	until(s.t, time.Minute, "gavel up is up", func() bool {
+	until(s.t, startLimit, "gavel up is up", func() bool {
 		if m := upAt.FindStringSubmatch(s.stderr.String()); m != nil {
 			s.url = m[1]
 			return true

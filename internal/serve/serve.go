@@ -36,16 +36,18 @@ type Config struct {
 	DatabaseURL string
 	DataDir     string // blobs and uploads on their way in; made when missing
 	Listen      string // host:port; port 0 picks a free one
-	TLSCert     string // PEM files; both or none
-	TLSKey      string
-	MaxUpload   int64          // bytes; 0 is the API's default
-	MaxBody     int64          // bytes of any other call; 0 is the API's default
-	Lease       lease.Settings // zero is lease.DefaultSettings
-	Leader      arbiter.LeaderSettings
-	Health      health.Settings // zero judges nobody's health
-	SleepLead   time.Duration   // before planned hours; 0 is arbiter.DefaultSleepLead
-	Logger      *slog.Logger
-	Clock       clock.Clock
+	// Listener is one of Listen that is open already; Start takes it over.
+	Listener  net.Listener
+	TLSCert   string // PEM files; both or none
+	TLSKey    string
+	MaxUpload int64          // bytes; 0 is the API's default
+	MaxBody   int64          // bytes of any other call; 0 is the API's default
+	Lease     lease.Settings // zero is lease.DefaultSettings
+	Leader    arbiter.LeaderSettings
+	Health    health.Settings // zero judges nobody's health
+	SleepLead time.Duration   // before planned hours; 0 is arbiter.DefaultSleepLead
+	Logger    *slog.Logger
+	Clock     clock.Clock
 }
 
 // Server is a running arbiter.
@@ -83,8 +85,17 @@ func Start(ctx context.Context, cfg Config) (_ *Server, err error) {
 			s.release()
 		}
 	}()
-	// The address first: it is the cheapest to find out and the commonest to be taken.
-	if s.listener, err = listen(ctx, cfg.Listen); err != nil {
+	// The address first: it is the cheapest to find out and the commonest to be
+	// taken. Then the database, so that without one no directory is made.
+	if s.listener = cfg.Listener; s.listener == nil {
+		if s.listener, err = Listen(ctx, cfg.Listen); err != nil {
+			return nil, err
+		}
+	}
+	if err := store.Migrate(ctx, cfg.DatabaseURL); err != nil {
+		return nil, err
+	}
+	if s.db, err = store.Open(ctx, cfg.DatabaseURL, store.Options{}); err != nil {
 		return nil, err
 	}
 	tmp := filepath.Join(cfg.DataDir, "tmp")
@@ -96,12 +107,6 @@ func Start(ctx context.Context, cfg Config) (_ *Server, err error) {
 		return nil, err
 	}
 	if err := s.blobs.Check(ctx); err != nil {
-		return nil, err
-	}
-	if err := store.Migrate(ctx, cfg.DatabaseURL); err != nil {
-		return nil, err
-	}
-	if s.db, err = store.Open(ctx, cfg.DatabaseURL, store.Options{}); err != nil {
 		return nil, err
 	}
 	languages, err := language.Builtin()
@@ -142,7 +147,8 @@ func Start(ctx context.Context, cfg Config) (_ *Server, err error) {
 	return s, nil
 }
 
-func listen(ctx context.Context, address string) (net.Listener, error) {
+// Listen opens an address, or says what is wrong with it.
+func Listen(ctx context.Context, address string) (net.Listener, error) {
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp", address)
 	switch {

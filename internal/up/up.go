@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -32,10 +33,14 @@ type Config struct {
 	Slots    int    // 0 lets the worker choose
 	Worker   string // path of gavel-worker
 	Examples []examples.Problem
-	Once     bool // stop when the examples are judged
-	Logger   *slog.Logger
-	Clock    clock.Clock
-	Environ  []string // of the worker
+	// Again judges the examples also when this build judged them on this data before.
+	Again   bool
+	Once    bool // stop when the examples are judged
+	Logger  *slog.Logger
+	Clock   clock.Clock
+	Environ []string // of the worker
+	// Listener is one of Listen that is open already; Run takes it over.
+	Listener net.Listener
 }
 
 // View is told how it goes. Its methods are called from one goroutine at a
@@ -67,9 +72,16 @@ func Run(ctx context.Context, cfg Config, view View) (err error) {
 	if cfg.Clock == nil {
 		cfg.Clock = clock.System{}
 	}
+	if cfg.Listener != nil {
+		defer cfg.Listener.Close() // again, when the server has closed it already
+	}
 	dir, err := filepath.Abs(cfg.DataDir)
 	if err != nil {
 		return fmt.Errorf("data directory: %w", err)
+	}
+	// Not by way of a link that lies where the database's user cannot walk.
+	if to, err := filepath.EvalSymlinks(dir); err == nil {
+		dir = to
 	}
 	cfg.DataDir = dir
 	// 0711: the database's unprivileged user must be able to walk through;
@@ -83,17 +95,24 @@ func Run(ctx context.Context, cfg Config, view View) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, stopping(ctx, databaseStopWait, "PostgreSQL", pg.Stop)) }()
+	defer func() {
+		err = errors.Join(err, stopping(ctx, view, databaseStopWait, "stopping PostgreSQL", pg.Stop))
+	}()
 
 	view.Step("starting the arbiter")
 	srv, err := serve.Start(ctx, serve.Config{
-		DatabaseURL: pg.URL(), DataDir: filepath.Join(dir, "arbiter"), Listen: cfg.Listen, Logger: cfg.Logger, Clock: cfg.Clock,
+		DatabaseURL: pg.URL(), DataDir: filepath.Join(dir, "arbiter"), Listen: cfg.Listen, Listener: cfg.Listener, Logger: cfg.Logger, Clock: cfg.Clock,
 		Health: health.Default,
 	})
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, srv.Close(ctx)) }()
+	defer func() {
+		if ctx.Err() != nil {
+			view.Step("stopping the arbiter")
+		}
+		err = errors.Join(err, srv.Close(ctx))
+	}()
 	tokenFile := filepath.Join(dir, "admin-token")
 	token, err := srv.AdminToken(ctx, tokenFile)
 	if err != nil {
@@ -113,25 +132,33 @@ func Run(ctx context.Context, cfg Config, view View) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, stopping(ctx, workerStopWait, "the worker", worker.stop)) }()
+	defer func() {
+		err = errors.Join(err, stopping(ctx, view, workerStopWait, "stopping the worker, which hands back what it has not finished", worker.stop))
+	}()
 
 	view.Step("waiting for the worker's self-test")
 	if err := worker.online(ctx, api); err != nil {
 		return err
 	}
 
-	if cfg.Examples != nil {
+	mark := newMark(dir, cfg.Examples)
+	switch {
+	case cfg.Examples == nil && cfg.Once:
+		view.Step("everything has started, and no example is to be judged: that is all")
+	case cfg.Examples == nil:
+	case !cfg.Again && !cfg.Once && mark.set():
+		view.Step("the examples were judged on this data before, by this build; --samples judges them again")
+	default:
 		results, err := judgeExamples(ctx, cfg.Examples, api, view)
 		if err != nil {
 			return err
 		}
 		view.Judged(results)
-		if cfg.Once {
-			for _, r := range results {
-				if !r.AsDeclared() {
-					return ErrNotAsDeclared
-				}
-			}
+		good := !slices.ContainsFunc(results, func(r Sample) bool { return !r.AsDeclared() })
+		if good {
+			mark.leave(cfg.Logger)
+		} else if cfg.Once {
+			return ErrNotAsDeclared
 		}
 	}
 	if cfg.Once {
@@ -149,11 +176,15 @@ func Run(ctx context.Context, cfg Config, view View) (err error) {
 // LogFile is where `gavel up` logs.
 func LogFile(dataDir string) string { return filepath.Join(dataDir, "gavel.log") }
 
-func stopping(ctx context.Context, wait time.Duration, what string, stop func(context.Context) error) error {
+// stopping does one step of the stop, and says so to somebody who waits for it.
+func stopping(ctx context.Context, view View, wait time.Duration, what string, stop func(context.Context) error) error {
+	if ctx.Err() != nil {
+		view.Step(what)
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), wait)
 	defer cancel()
 	if err := stop(ctx); err != nil {
-		return fmt.Errorf("stop %s: %w", what, err)
+		return fmt.Errorf("%s: %w", what, err)
 	}
 	return nil
 }

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -28,8 +30,11 @@ const workerName = "local"
 type workerProcess struct {
 	clock clock.Clock
 	log   *slog.Logger
-	done  chan struct{}
-	quit  chan struct{} // closed by stop
+	// logFile is what the process writes, its last words included.
+	logFile string
+
+	done chan struct{}
+	quit chan struct{} // closed by stop
 
 	mu    sync.Mutex
 	cmd   *exec.Cmd
@@ -62,11 +67,12 @@ func startWorker(ctx context.Context, cfg Config, url string, api *client.Client
 		// In the environment, not in argv, where every user of the machine could read it.
 		env = append(env, "GAVEL_WORKER_INVITATION="+inv.Code, "GAVEL_WORKER_NAME="+workerName)
 	}
-	logFile, err := os.OpenFile(filepath.Join(cfg.DataDir, "worker.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	logName := filepath.Join(cfg.DataDir, "worker.log")
+	logFile, err := os.OpenFile(logName, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, apperr.Wrap(err, apperr.Forbidden, "make the data directory writable", "the worker's log cannot be written")
 	}
-	w := &workerProcess{clock: cfg.Clock, log: cfg.Logger, done: make(chan struct{}), quit: make(chan struct{})}
+	w := &workerProcess{clock: cfg.Clock, log: cfg.Logger, logFile: logName, done: make(chan struct{}), quit: make(chan struct{})}
 	go func() {
 		defer close(w.done)
 		defer logFile.Close()
@@ -97,6 +103,7 @@ func (w *workerProcess) keep(command func() *exec.Cmd) {
 			return
 		default:
 		}
+		said := sizeOf(w.logFile)
 		err := cmd.Start()
 		w.cmd = cmd
 		w.mu.Unlock()
@@ -113,12 +120,15 @@ func (w *workerProcess) keep(command func() *exec.Cmd) {
 		uptime := w.clock.Now().Sub(started)
 		if code := cmd.ProcessState.ExitCode(); final(code) && uptime < steadyAfter {
 			w.mu.Lock()
-			w.ended = fmt.Errorf("gavel-worker refused to start (exit code %d)", code)
+			w.ended = refusal(w.logFile, said, code)
 			w.mu.Unlock()
 			w.log.Error("worker refused to start", "exit_code", code)
 			return
 		}
-		if uptime > steadyAfter {
+		// Its predecessor, orphaned by a kill of ours, still holds the state
+		// directory: that is over in seconds, and work waits for it.
+		waits := cmd.ProcessState.ExitCode() == exitConflict
+		if uptime > steadyAfter || waits {
 			pause = firstRestart
 		}
 		w.log.Warn("worker ended; starting it again", "error", err, "pause", pause)
@@ -129,6 +139,39 @@ func (w *workerProcess) keep(command func() *exec.Cmd) {
 		}
 		pause = min(2*pause, longestRestart)
 	}
+}
+
+// exitConflict of gavel-worker: another process has its state directory.
+const exitConflict = 5
+
+func sizeOf(name string) int64 {
+	st, err := os.Stat(name)
+	if err != nil {
+		return 0
+	}
+	return st.Size()
+}
+
+// refusal is what a worker said from an offset of its log on before it ended:
+// its own words are the best there are about what is missing and the cure.
+func refusal(logFile string, from int64, code int) error {
+	message, hint := fmt.Sprintf("gavel-worker ended with exit code %d", code), ""
+	if f, err := os.Open(logFile); err == nil {
+		defer f.Close()
+		const most = 64 << 10
+		raw, _ := io.ReadAll(io.NewSectionReader(f, max(from, sizeOf(logFile)-most), most)) // what can be read is shown
+		for line := range strings.Lines(string(raw)) {
+			if words, ok := strings.CutPrefix(strings.TrimSpace(line), "gavel-worker: "); ok {
+				message, hint = words, ""
+			} else if words, ok := strings.CutPrefix(strings.TrimSpace(line), "hint: "); ok {
+				hint = words
+			}
+		}
+	}
+	if hint == "" {
+		hint = "gavel doctor --for worker looks for what is missing"
+	}
+	return apperr.New(apperr.Internal, hint+"; all it said is in "+logFile, "the worker cannot start: %s", message)
 }
 
 // final exit codes say that another try would end the same way: usage, not
@@ -171,8 +214,7 @@ func (w *workerProcess) online(ctx context.Context, api *client.Client) error {
 		case <-w.done:
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			return apperr.Wrap(w.ended, apperr.Internal, "its last words are in worker.log in the data directory; gavel-worker doctor names what is missing",
-				"the worker could not start")
+			return w.ended
 		case <-w.clock.After(50 * time.Millisecond):
 		case <-ctx.Done():
 			return context.Cause(ctx)

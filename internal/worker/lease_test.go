@@ -26,7 +26,7 @@ func TestJobIsJudgedAndReportedOnce(t *testing.T) {
 			progress(judge.Progress{Phase: judge.PhaseCompiling})
 			_ = client.Sleep(ctx, 6*time.Second)
 			progress(judge.Progress{Phase: judge.PhaseRunning, TestsDone: 1, TestsTotal: 2})
-			_ = client.Sleep(ctx, 6*time.Second)
+			_ = client.Sleep(ctx, 4*time.Second) // before the next heartbeat, which would say "reporting"
 			return &judge.Report{
 				Verdict: verdict.WA, Toolchain: "g++ 12", CheckerToolchain: "python 3",
 				Compile: judge.Compile{OK: true, Log: "warning", CPU: time.Second, Wall: 2 * time.Second, Cached: true, Precompiled: true},
@@ -52,7 +52,7 @@ func TestJobIsJudgedAndReportedOnce(t *testing.T) {
 			Provenance: gavelapi.Provenance{
 				WorkerBuild: "test", Kernel: "6.1", MemoryMeter: "cgroup2", CPUMeter: "cgroup2",
 				Toolchain: "g++ 12", CheckerToolchain: "python 3", PackageDigest: digest,
-				Stages: map[string]int64{"confirm": 0, "fetch": 0, "judge": 12e6, "compile": 1e6},
+				Stages: map[string]int64{"confirm": 0, "fetch": 0, "judge": 10e6, "compile": 1e6},
 			},
 		}
 		if d := cmp.Diff(want, job.Report); d != "" {
@@ -70,6 +70,33 @@ func TestJobIsJudgedAndReportedOnce(t *testing.T) {
 		synctest.Wait()
 		if left, err := r.w.outbox.scan(); err != nil || len(left) != 0 {
 			t.Errorf("outbox: %v, %v", left, err)
+		}
+	})
+}
+
+// A judging of four seconds ends before the second heartbeat is due; its phases
+// are shown all the same.
+func TestANewPhaseIsToldBeforeTheNextHeartbeatIsDue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		arb := arbitertest.New()
+		digest := arb.AddPackage(t, "a", 1, 1)
+		e := &engine{do: func(ctx context.Context, task judge.Task, progress func(judge.Progress)) (*judge.Report, error) {
+			progress(judge.Progress{Phase: judge.PhaseCompiling})
+			_ = client.Sleep(ctx, 2*time.Second)
+			for range 20 {
+				progress(judge.Progress{Phase: judge.PhaseRunning, TestsTotal: 1})
+				_ = client.Sleep(ctx, 100*time.Millisecond)
+			}
+			return accepts(task), nil
+		}}
+		newRig(t, arb, e, nil).start()
+		id := arb.Submit(digest, gavelapi.Lease{Language: "cpp17"})
+		arb.AwaitState(t, time.Minute, id, "done")
+		if got := arb.Phases(id); !slices.Equal(got, []string{"fetching", "compiling", "running"}) {
+			t.Errorf("phases: %q", got)
+		}
+		if n := arb.Count("heartbeat"); n != 3 {
+			t.Errorf("%d heartbeats: one for each phase was wanted, and none for each test", n)
 		}
 	})
 }

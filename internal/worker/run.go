@@ -97,7 +97,7 @@ func (r *run) judge(ctx context.Context) (*gavelapi.Report, error) {
 	t := task(r.lease)
 	t.Package = pkg
 	bound := wallBound(r.lease.Limits, pkg.Manifest, r.w.cfg.CompileWall(t.Language), r.w.cfg.Slack)
-	r.phase.Store(&gavelapi.Progress{Phase: string(judge.PhaseCompiling), TestsTotal: len(pkg.Manifest.Tests)})
+	r.show(&gavelapi.Progress{Phase: string(judge.PhaseCompiling), TestsTotal: len(pkg.Manifest.Tests)})
 	rep, err := r.evaluate(ctx, t, bound)
 	lap("judge")
 	if err != nil {
@@ -156,8 +156,16 @@ func (r *run) engine(ctx context.Context, t judge.Task) (rep *judge.Report, err 
 		}
 	}()
 	return r.w.cfg.Judge.Judge(ctx, t, func(p judge.Progress) {
-		r.phase.Store(&gavelapi.Progress{Phase: string(p.Phase), TestsDone: p.TestsDone, TestsTotal: p.TestsTotal})
+		r.show(&gavelapi.Progress{Phase: string(p.Phase), TestsDone: p.TestsDone, TestsTotal: p.TestsTotal})
 	})
+}
+
+// show notes how far the run is. A new phase is told soon, so that who watches
+// does not read "fetching" through the whole of a short judging.
+func (r *run) show(p *gavelapi.Progress) {
+	if before := r.phase.Swap(p); before.Phase != p.Phase {
+		r.keeper.poke()
+	}
 }
 
 // finish decides what becomes of the attempt. ctx is the run's: its cause says

@@ -152,7 +152,7 @@ func missing(opts Options, rejected []string) error {
 	return &apperr.Error{
 		Code:    apperr.Unavailable,
 		Message: msg,
-		Hint: fmt.Sprintf("install the server, version %d or newer: %s; or name a running server with --database-url",
+		Hint: fmt.Sprintf("install the server, version %d or newer: %s; or use a server that runs: gavel serve --database-url",
 			MinMajor, InstallCommand(opts.OSRelease)),
 	}
 }
