@@ -17,7 +17,8 @@ RACE := $(shell sed 's/\#.*//' scripts/race-packages)
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-up: deps build ## install what is missing, build, start everything and judge the examples; stays up until Ctrl-C
+# ARGS go on to gavel up: make up ARGS='--samples --slots 2'.
+up: deps build ## install what is missing, build, start everything and judge the examples; stays up until Ctrl-C; ARGS are those of gavel up
 	@scripts/up $(ARGS)
 
 demo: deps build ## the same in a temporary folder, and exit: 0 when every verdict is as declared
@@ -26,6 +27,7 @@ demo: deps build ## the same in a temporary folder, and exit: 0 when every verdi
 # Static programs: the box runs gavel-worker again inside a root without the host's libraries.
 build: ## build bin/gavel and bin/gavel-worker
 	@scripts/deps build
+	@echo "building $(PROGRAMS) (the first time Go fetches and compiles every library: some minutes)"
 	CGO_ENABLED=0 $(GO) build -ldflags '$(LDFLAGS)' -o bin/ $(addprefix ./cmd/,$(PROGRAMS))
 
 deps: ## install what gavel needs from the system, if it is missing (GAVEL_NO_INSTALL=1 forbids)
@@ -33,6 +35,8 @@ deps: ## install what gavel needs from the system, if it is missing (GAVEL_NO_IN
 
 test: ## run every test and say how many were skipped and why; `make test ARGS='-run Lease'` narrows it
 	@scripts/deps test
+	@for f in *.c *.cc *.cpp *.cxx *.h; do [ ! -e "$$f" ] || { \
+		echo "$$f: Go takes it for a part of the package in this folder, and nothing can be tested; move it to tmp/" >&2; exit 2; }; done
 	@$(GO) build -o .cache/testsum ./scripts/testsum # not go run, which adds a last line of its own
 	@.cache/testsum -race '$(RACE)' -- -timeout 15m $(ARGS)
 

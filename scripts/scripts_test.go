@@ -228,9 +228,28 @@ func TestUpAvoidsAFolderThatPostgresCannotReach(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root starts PostgreSQL as another user")
 	}
-	dir := tree(t, `echo "$3"`)
-	if _, out := run(t, os.Environ(), filepath.Join(dir, "scripts", "up")); !strings.HasSuffix(out, "/var/lib/gavel-dev\n") {
-		t.Errorf("in a private folder the data goes to %s", out) // t.TempDir is closed to others
+	dir, home := tree(t, `echo "$3"`), t.TempDir()
+	env := append(os.Environ(), "GAVEL_DEV_HOME="+home)
+	// t.TempDir is closed to others: the data goes elsewhere, and .data leads there.
+	_, out := run(t, env, filepath.Join(dir, "scripts", "up"))
+	lines := strings.Split(strings.TrimSpace(out), "\n")
+	data := lines[len(lines)-1]
+	if filepath.Dir(data) != home {
+		t.Errorf("in a private folder the data goes to %s", out)
+	}
+	if to, err := os.Readlink(filepath.Join(dir, ".data")); err != nil || to != data {
+		t.Errorf(".data leads to %q (%v), not to %s", to, err, data)
+	}
+	if _, again := run(t, env, filepath.Join(dir, "scripts", "up")); again != out {
+		t.Errorf("the second time:\n%s\nthe first time:\n%s", again, out)
+	}
+	if _, out := run(t, env, filepath.Join(tree(t, `echo "$3"`), "scripts", "up")); strings.HasSuffix(out, data+"\n") {
+		t.Error("two clones share their data")
+	}
+	inTheWay := tree(t, `echo started`)
+	write(t, filepath.Join(inTheWay, ".data", "admin-token"), "x")
+	if exit, out := run(t, env, filepath.Join(inTheWay, "scripts", "up")); exit != 1 || strings.Contains(out, "started") {
+		t.Errorf("with data that PostgreSQL cannot reach: exit status %d, %s", exit, out)
 	}
 	open, err := os.MkdirTemp("/var/tmp", "gavel-open")
 	if err != nil {
