@@ -238,7 +238,7 @@ type Provenance struct {
 // ResultResponse says what became of a report.
 type ResultResponse struct {
 	Outcome    string     `json:"outcome" enum:"recorded,already_recorded,discarded"`
-	Reason     string     `json:"reason,omitempty" doc:"why it was discarded: a LeaseEnd"`
+	Reason     string     `json:"reason,omitempty" doc:"why it was discarded: a LeaseEnd; of a recorded one, what the arbiter did not believe and recorded as a fault of this worker"`
 	Directives Directives `json:"directives,omitzero"`
 }
 

@@ -71,6 +71,7 @@ type Arbiter struct {
 	current atomic.Pointer[leadership] // nil while standing by
 	watch   *watchers
 	tokens  *tokenCache
+	tests   *testNames
 	// probePackages are the digests of those that are known to be stored.
 	probePackages sync.Map
 	// stopping is closed when Run's context ends: readers that wait are then
@@ -103,7 +104,7 @@ func New(cfg Config) (*Arbiter, error) {
 	}
 	a := &Arbiter{
 		cfg: cfg, db: cfg.DB, q: cfg.DB.Q, log: cfg.Logger, clock: cfg.Clock,
-		watch: newWatchers(), tokens: newTokenCache(cfg.Clock), stopping: make(chan struct{}),
+		watch: newWatchers(), tokens: newTokenCache(cfg.Clock), tests: newTestNames(), stopping: make(chan struct{}),
 	}
 	a.results = batcher[resultInput, bool]{do: a.recordResults, max: 250}
 	a.heartbeats = batcher[heartbeatInput, bool]{do: a.extendLeases, max: 500}

@@ -12,6 +12,7 @@ import (
 	"github.com/gavel-oj/gavel/internal/apperr"
 	"github.com/gavel-oj/gavel/internal/auth"
 	"github.com/gavel-oj/gavel/internal/lease"
+	"github.com/gavel-oj/gavel/internal/report"
 	"github.com/gavel-oj/gavel/internal/store"
 	"github.com/gavel-oj/gavel/internal/store/storedb"
 )
@@ -47,13 +48,18 @@ func (a *Arbiter) Heartbeat(ctx context.Context, p auth.Principal, req gavelapi.
 		}
 		return none, gone(h.outcome)
 	}
+	progress := req.Progress
+	if progress != nil && !report.SaneProgress(progress, a.knownTests(h.packageDigest)) {
+		a.log.Warn("progress dropped: its numbers make no sense", "job_id", h.jobID, "worker", p.WorkerName, "tests_done", progress.TestsDone, "tests_total", progress.TestsTotal)
+		progress = nil
+	}
 	l.mu.Lock()
 	changed := false
 	if kept := l.held[h.token]; kept != nil {
 		kept.due = sent.Add(a.cfg.Lease.TTL)
-		if req.Progress != nil {
-			changed = kept.progress == nil || *kept.progress != *req.Progress
-			kept.progress = req.Progress
+		if progress != nil {
+			changed = kept.progress == nil || *kept.progress != *progress
+			kept.progress = progress
 		}
 	}
 	l.mu.Unlock()
@@ -95,6 +101,7 @@ type foundLease struct {
 	jobID, submissionID int64
 	token               uuid.UUID
 	outcome             lease.Outcome
+	packageDigest       string // "" when memory does not know
 	probe               bool
 }
 
@@ -109,7 +116,10 @@ func (a *Arbiter) findLease(ctx context.Context, l *leadership, p auth.Principal
 	h := l.held[token]
 	l.mu.Unlock()
 	if h != nil && h.workerID == p.WorkerID {
-		return foundLease{jobID: h.jobID, submissionID: h.submissionID, token: token, outcome: lease.Running, probe: h.isProbe()}, nil
+		return foundLease{
+			jobID: h.jobID, submissionID: h.submissionID, token: token, outcome: lease.Running,
+			probe: h.isProbe(), packageDigest: h.job.Package,
+		}, nil
 	}
 	return a.findAttempt(ctx, p, token)
 }

@@ -43,12 +43,16 @@ func (a *Arbiter) Result(ctx context.Context, p auth.Principal, req gavelapi.Res
 	l.seen(p.WorkerID)
 	report := report.Tidy(req.Report)
 	if h.outcome == lease.Running {
+		contradiction, err := a.compare(ctx, p, h, &report)
+		if err != nil {
+			return none, err
+		}
 		recorded, err := a.record(ctx, l, p, h, &report)
 		if err != nil {
 			return none, unavailable(err, "record a result")
 		}
 		if recorded {
-			return gavelapi.ResultResponse{Outcome: gavelapi.OutcomeRecorded}, nil
+			return gavelapi.ResultResponse{Outcome: gavelapi.OutcomeRecorded, Reason: contradiction}, nil
 		}
 		l.forget(h.token)
 		if h, err = a.findAttempt(ctx, p, h.token); err != nil {

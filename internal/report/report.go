@@ -19,6 +19,8 @@ const (
 	maxTests      = 10_000
 )
 
+const selfContradiction = "the worker's report contradicts itself: "
+
 // verdicts that a worker may report.
 var verdicts = map[string]bool{"AC": true, "WA": true, "TLE": true, "MLE": true, "OLE": true, "RE": true, "CE": true}
 
@@ -28,7 +30,7 @@ var verdicts = map[string]bool{"AC": true, "WA": true, "TLE": true, "MLE": true,
 func Tidy(r gavelapi.Report) gavelapi.Report {
 	if why := contradiction(&r); why != "" {
 		r.Verdict = ""
-		r.Fault = &gavelapi.Fault{Blame: gavelapi.BlameHost, Message: "the worker's report contradicts itself: " + why}
+		r.Fault = &gavelapi.Fault{Blame: gavelapi.BlameHost, Message: selfContradiction + why}
 	}
 	var cut bool
 	r.Compile.Log, cut = Clean(r.Compile.Log, maxCompileLog)
@@ -62,6 +64,9 @@ func Tidy(r gavelapi.Report) gavelapi.Report {
 		stages[name] = us
 	}
 	p.Stages = stages
+	if r.Fault != nil {
+		dropNonsense(&r)
+	}
 	return r
 }
 

@@ -81,6 +81,8 @@ func (w *Worker) settle(e entry, resp *gavelapi.ResultResponse) {
 	}
 	if resp.Outcome == gavelapi.OutcomeDiscarded {
 		log.Warn("result came too late and was discarded", append(attrs, "reason", resp.Reason)...)
+	} else if resp.Reason != "" {
+		log.Error("the arbiter did not believe this result and recorded a fault of this worker; worker and arbiter may differ in version", append(attrs, "reason", resp.Reason)...)
 	} else {
 		log.Info("result reported", attrs...)
 	}

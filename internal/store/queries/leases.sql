@@ -264,6 +264,11 @@ select distinct a.job_id, a.worker_id from jobs j
 -- dead, or whose is it? Served by the unique index on lease_token.
 select job_id, lease_gen, coalesce(submission_id, 0)::bigint as submission_id, kind, coalesce(work_id, 0)::bigint as work_id, worker_id, outcome from attempts where lease_token = $1;
 
+-- name: PackageByToken :one
+-- Reports whose lease the leader does not know, as after a change of leaders:
+-- which package was judged? Served by the unique index on lease_token.
+select g.package_digest from attempts t join judgings g on g.id = t.judging_id where t.lease_token = $1;
+
 -- name: KeepLateReport :execrows
 -- A report of a dead lease: kept beside the attempt, never applied. The first
 -- one stays; a completed attempt needs none.

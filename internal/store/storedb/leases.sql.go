@@ -655,6 +655,19 @@ func (q *Queries) LeasedJobs(ctx context.Context, db DBTX) ([]*LeasedJobsRow, er
 	return items, nil
 }
 
+const packageByToken = `-- name: PackageByToken :one
+select g.package_digest from attempts t join judgings g on g.id = t.judging_id where t.lease_token = $1
+`
+
+// Reports whose lease the leader does not know, as after a change of leaders:
+// which package was judged? Served by the unique index on lease_token.
+func (q *Queries) PackageByToken(ctx context.Context, db DBTX, leaseToken uuid.UUID) (string, error) {
+	row := db.QueryRow(ctx, packageByToken, leaseToken)
+	var package_digest string
+	err := row.Scan(&package_digest)
+	return package_digest, err
+}
+
 const packageLeasedTo = `-- name: PackageLeasedTo :one
 select exists (
   select 1 from jobs j left join judgings g on g.id = j.judging_id
