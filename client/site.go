@@ -74,6 +74,31 @@ func (c *Client) SubmissionCancel(ctx context.Context, id int64) (*gavelapi.Subm
 	})
 }
 
+// RunCreate has a program run on inputs. It must not be repeated blindly: each
+// call makes a run.
+func (c *Client) RunCreate(ctx context.Context, in gavelapi.NewRun) (*gavelapi.Run, error) {
+	return get[gavelapi.Run](ctx, c, request{op: "run create", method: http.MethodPost, path: "/v1/runs", in: in, limit: 3 * c.timeout})
+}
+
+// RunGet reads a run. With wait > 0 the arbiter holds the answer until the run
+// is final, has changed, or the wait is over.
+func (c *Client) RunGet(ctx context.Context, id int64, wait time.Duration) (*gavelapi.Run, error) {
+	q := url.Values{}
+	if wait > 0 {
+		q.Set("wait", wait.String())
+	}
+	return get[gavelapi.Run](ctx, c, request{
+		op: "run get", method: http.MethodGet, path: "/v1/runs/" + strconv.FormatInt(id, 10), query: q, limit: wait + 3*c.timeout,
+	})
+}
+
+// RunCancel stops a run that is not final. Safe to repeat.
+func (c *Client) RunCancel(ctx context.Context, id int64) (*gavelapi.Run, error) {
+	return get[gavelapi.Run](ctx, c, request{
+		op: "run cancel", method: http.MethodPost, path: "/v1/runs/" + strconv.FormatInt(id, 10) + "/cancel",
+	})
+}
+
 // ProblemImport publishes a package from a zip file. name may be empty: the
 // package then names itself. Importing the same content again changes nothing.
 func (c *Client) ProblemImport(ctx context.Context, name string, zip io.Reader) (*gavelapi.ProblemInfo, error) {

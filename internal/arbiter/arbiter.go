@@ -58,6 +58,10 @@ type Config struct {
 	TempDir     string // for packages on their way in; "" is the system's
 	// SourceBytes caps the size of a source; a package's own limit may be lower.
 	SourceBytes int64
+	Runs        RunSettings // zero fields are those of DefaultRunSettings
+	// MaxWaitingPerUser is how many submissions and runs of one user may wait
+	// at once; more are refused when they come. 0 is any number.
+	MaxWaitingPerUser int
 }
 
 // Arbiter dispatches and serves. It implements httpapi.Service.
@@ -102,6 +106,7 @@ func New(cfg Config) (*Arbiter, error) {
 	if cfg.SourceBytes == 0 {
 		cfg.SourceBytes = 256 << 10
 	}
+	cfg.Runs = cfg.Runs.orDefaults()
 	a := &Arbiter{
 		cfg: cfg, db: cfg.DB, q: cfg.DB.Q, log: cfg.Logger, clock: cfg.Clock,
 		watch: newWatchers(), tokens: newTokenCache(cfg.Clock), tests: newTestNames(), stopping: make(chan struct{}),

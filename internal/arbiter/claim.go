@@ -167,9 +167,18 @@ func (l *leadership) replay(ctx context.Context, workerID int64, request uuid.UU
 	if err != nil {
 		return nil, unavailable(err, "repeat a grant")
 	}
-	leases := make([]gavelapi.Lease, len(rows)) // not nil: the id was used, even if nothing is left of it
+	granted := make([]*storedb.GrantLeasesRow, len(rows))
 	for i, r := range rows {
-		leases[i] = l.a.leaseFor((*storedb.GrantLeasesRow)(r), *r.LeaseToken)
+		granted[i] = (*storedb.GrantLeasesRow)(r)
+	}
+	runs := l.payloads(ctx, granted)
+	leases, size := []gavelapi.Lease{}, 0 // not nil: the id was used, even if nothing is left of it
+	for _, r := range granted {
+		lease, ok := l.a.leaseFor(r, *r.LeaseToken, runs)
+		if size += payloadBytes(lease); !ok || size > maxClaimPayload {
+			continue
+		}
+		leases = append(leases, lease)
 	}
 	return leases, nil
 }

@@ -136,7 +136,7 @@ func (l *leadership) grantOnce(ctx context.Context) (again bool, wake time.Time,
 		}
 		return false, wake, nil // and memory is read anew
 	}
-	l.settle(plan, rows)
+	l.settle(plan, rows, l.payloads(ctx, rows))
 	return true, wake, nil
 }
 
@@ -166,7 +166,7 @@ func (l *leadership) failPlan(plan []plannedGrant, err error) {
 }
 
 // settle registers what was granted and answers the waiters that got something.
-func (l *leadership) settle(plan []plannedGrant, rows []*storedb.GrantLeasesRow) {
+func (l *leadership) settle(plan []plannedGrant, rows []*storedb.GrantLeasesRow, runs map[int64]*storedb.RunPayloadsRow) {
 	granted := make(map[int64]*storedb.GrantLeasesRow, len(rows))
 	for _, r := range rows {
 		granted[r.JobID] = r
@@ -175,6 +175,7 @@ func (l *leadership) settle(plan []plannedGrant, rows []*storedb.GrantLeasesRow)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	leases := map[*waiter][]gavelapi.Lease{}
+	sizes := map[*waiter]int{}
 	for _, g := range plan {
 		g.waiter.inFlight--
 		r := granted[g.job.ID]
@@ -183,12 +184,16 @@ func (l *leadership) settle(plan []plannedGrant, rows []*storedb.GrantLeasesRow)
 			continue // cancelled, or taken otherwise: the scan knows better
 		}
 		l.hold(&held{
-			jobID: r.JobID, submissionID: r.SubmissionID, gen: r.LeaseGen, token: g.token,
+			jobID: r.JobID, submissionID: r.SubmissionID, kind: r.Kind, workID: r.WorkID, gen: r.LeaseGen, token: g.token,
 			session: g.waiter.session, request: g.waiter.request, workerID: g.waiter.workerID,
 			job: g.job, registered: now, due: now.Add(l.a.cfg.Lease.Confirm),
 		})
-		leases[g.waiter] = append(leases[g.waiter], l.a.leaseFor(r, g.token))
-		l.a.watch.changed(r.SubmissionID)
+		l.a.watch.changed(subjectOf(r.Kind, r.SubmissionID, r.WorkID))
+		lease, ok := l.a.leaseFor(r, g.token, runs)
+		if sizes[g.waiter] += payloadBytes(lease); !ok || sizes[g.waiter] > maxClaimPayload {
+			continue // not told of, it is not confirmed, and comes back at no cost
+		}
+		leases[g.waiter] = append(leases[g.waiter], lease)
 	}
 	for w, got := range leases {
 		l.answer(w, got, nil)
@@ -206,8 +211,9 @@ func (l *leadership) settle(plan []plannedGrant, rows []*storedb.GrantLeasesRow)
 	}
 }
 
-// leaseFor puts a granted row into the words of the API.
-func (a *Arbiter) leaseFor(r *storedb.GrantLeasesRow, token uuid.UUID) gavelapi.Lease {
+// leaseFor puts a granted row into the words of the API; false when what it
+// needs beside the row is not there.
+func (a *Arbiter) leaseFor(r *storedb.GrantLeasesRow, token uuid.UUID, runs map[int64]*storedb.RunPayloadsRow) (gavelapi.Lease, bool) {
 	lease := gavelapi.Lease{
 		JobID: r.JobID, Kind: r.Kind, Attempt: int(r.Attempts), LeaseToken: token.String(), LeaseGen: r.LeaseGen,
 		TTLMS:        a.cfg.Lease.TTL.Milliseconds(),
@@ -216,11 +222,15 @@ func (a *Arbiter) leaseFor(r *storedb.GrantLeasesRow, token uuid.UUID) gavelapi.
 		SubmissionID: r.SubmissionID, Language: r.Language, SourceName: r.SourceName, Source: r.Source,
 		Problem: r.Problem, PackageDigest: r.PackageDigest, StopRule: r.StopRule,
 	}
+	if r.Kind == kindRun {
+		ok := a.addRun(&lease, runs[r.WorkID])
+		return lease, ok
+	}
 	for i, name := range r.FileNames {
 		lease.Files = append(lease.Files, gavelapi.LeaseFile{Name: name, Content: r.FileContents[i]})
 	}
 	if err := json.Unmarshal(r.Limits, &lease.Limits); err != nil {
 		a.log.Error("stored limits cannot be read", "submission_id", r.SubmissionID, "error", err)
 	}
-	return lease
+	return lease, true
 }

@@ -65,7 +65,7 @@ func (a *Arbiter) Heartbeat(ctx context.Context, p auth.Principal, req gavelapi.
 	l.mu.Unlock()
 	l.seen(p.WorkerID)
 	if changed {
-		a.watch.changed(h.submissionID)
+		a.watch.changed(h.subject())
 	}
 	return gavelapi.HeartbeatResponse{TTLMS: a.cfg.Lease.TTL.Milliseconds()}, nil
 }
@@ -98,12 +98,15 @@ func (a *Arbiter) extendLeases(ctx context.Context, batch []heartbeatInput) ([]b
 // foundLease is a lease by its token, live as far as is known when outcome is
 // Running.
 type foundLease struct {
-	jobID, submissionID int64
-	token               uuid.UUID
-	outcome             lease.Outcome
-	packageDigest       string // "" when memory does not know
-	probe               bool
+	jobID, submissionID, workID int64
+	kind                        string
+	token                       uuid.UUID
+	outcome                     lease.Outcome
+	probe                       bool
+	packageDigest               string // "" when memory does not know
 }
+
+func (h foundLease) subject() subject { return subjectOf(h.kind, h.submissionID, h.workID) }
 
 // findLease looks a token up: in memory, else among the attempts. A token
 // nobody ever had is Gone, that of another worker Forbidden (I9).
@@ -117,7 +120,7 @@ func (a *Arbiter) findLease(ctx context.Context, l *leadership, p auth.Principal
 	l.mu.Unlock()
 	if h != nil && h.workerID == p.WorkerID {
 		return foundLease{
-			jobID: h.jobID, submissionID: h.submissionID, token: token, outcome: lease.Running,
+			jobID: h.jobID, submissionID: h.submissionID, workID: h.workID, kind: h.kind, token: token, outcome: lease.Running,
 			probe: h.isProbe(), packageDigest: h.job.Package,
 		}, nil
 	}
@@ -135,7 +138,10 @@ func (a *Arbiter) findAttempt(ctx context.Context, p auth.Principal, token uuid.
 	if row.WorkerID != p.WorkerID {
 		return foundLease{}, apperr.New(apperr.Forbidden, "use the token of the worker that holds the lease", "this lease belongs to another worker")
 	}
-	return foundLease{jobID: row.JobID, submissionID: row.SubmissionID, token: token, outcome: lease.Outcome(row.Outcome), probe: row.Kind == "probe"}, nil
+	return foundLease{
+		jobID: row.JobID, submissionID: row.SubmissionID, workID: row.WorkID, kind: row.Kind,
+		token: token, outcome: lease.Outcome(row.Outcome), probe: row.Kind == "probe",
+	}, nil
 }
 
 func gone(outcome lease.Outcome) error {

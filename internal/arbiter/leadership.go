@@ -64,6 +64,8 @@ type leadership struct {
 // held is a live lease as far as memory knows; the row decides.
 type held struct {
 	jobID, submissionID, gen int64
+	kind                     string
+	workID                   int64 // in the table of its kind, when that is no judging
 	token, session, request  uuid.UUID
 	workerID                 int64
 	// job is what dispatch needs when the lease ends without a result; its
@@ -196,7 +198,7 @@ func (l *leadership) rebuild(ctx context.Context) error {
 		job := jobOf(j)
 		job.Gen = j.LeaseGen - 1
 		l.hold(&held{
-			jobID: j.ID, submissionID: or0(j.SubmissionID), gen: j.LeaseGen, token: *j.LeaseToken,
+			jobID: j.ID, submissionID: or0(j.SubmissionID), kind: j.Kind, workID: or0(j.WorkID), gen: j.LeaseGen, token: *j.LeaseToken,
 			session: *j.Session, request: *j.RequestID, workerID: *j.WorkerID, job: job, registered: now,
 			due: now.Add(time.Duration(r.LeftS * float64(time.Second))),
 		})

@@ -80,13 +80,13 @@ func (l *leadership) listen(ctx context.Context) error {
 
 // doneElsewhere forgets a job that a worker finished by way of the database.
 func (l *leadership) doneElsewhere(payload string) {
-	var submission, job int64
-	if _, err := fmt.Sscan(payload, &submission, &job); err != nil {
+	var id, job int64
+	if _, err := fmt.Sscan(payload, &id, &job); err != nil {
 		return // not ours: anybody may send a note
 	}
 	l.mu.Lock()
 	l.dropJob(job)
 	l.mu.Unlock()
-	l.a.watch.changed(submission)
+	l.a.watch.changed(submission(id))
 	l.rejudged.Store(true)
 }

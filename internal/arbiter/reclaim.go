@@ -77,8 +77,8 @@ func (l *leadership) reclaim(ctx context.Context) error {
 	}
 	for _, r := range requeued {
 		l.takenBack(ctx, r)
-		l.a.log.Info("lease expired", "job_id", r.JobID, "submission_id", r.SubmissionID, "lease_gen", r.LeaseGen, "confirmed", r.Confirmed)
-		l.a.watch.changed(r.SubmissionID)
+		l.a.log.Info("lease expired", "job_id", r.JobID, "kind", r.Kind, "submission_id", r.SubmissionID, "work_id", r.WorkID, "lease_gen", r.LeaseGen, "confirmed", r.Confirmed)
+		l.a.watch.changed(subjectOf(r.Kind, r.SubmissionID, r.WorkID))
 	}
 	for _, r := range ended {
 		l.mu.Lock()
@@ -92,8 +92,8 @@ func (l *leadership) reclaim(ctx context.Context) error {
 				l.failed(h, health.Lost, "", "the lease ran out without an answer")
 			}
 		}
-		l.a.log.Error("system error: attempts used up by lost leases", "job_id", r.JobID, "submission_id", r.SubmissionID)
-		l.a.watch.changed(r.SubmissionID)
+		l.a.log.Error("system error: attempts used up by lost leases", "job_id", r.JobID, "kind", r.Kind, "submission_id", r.SubmissionID, "work_id", r.WorkID)
+		l.a.watch.changed(subjectOf(r.Kind, r.SubmissionID, r.WorkID))
 	}
 	return nil
 }

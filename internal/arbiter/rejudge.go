@@ -101,7 +101,7 @@ func (a *Arbiter) plan(ctx context.Context, p auth.Principal, n gavelapi.NewReju
 		l.poke()
 	}
 	for _, s := range planned.Superseded {
-		a.watch.changed(s.SubmissionID)
+		a.watch.changed(submission(s.SubmissionID))
 	}
 	if planned.RejudgeID != 0 {
 		a.log.Info("rejudge started", "rejudge_id", planned.RejudgeID, "submissions", len(planned.Jobs),
@@ -261,8 +261,8 @@ func (a *Arbiter) ApplyRejudge(ctx context.Context, p auth.Principal, id int64, 
 	case state != gavelapi.RejudgeApplied:
 		return gavelapi.Rejudge{}, apperr.New(apperr.Conflict, "start a new one", "rejudge %d is %s and cannot be applied", id, state)
 	}
-	for _, submission := range applied {
-		a.watch.changed(submission)
+	for _, one := range applied {
+		a.watch.changed(submission(one))
 	}
 	a.log.Info("rejudge applied", "rejudge_id", id, "submissions", len(applied), "by", p)
 	return a.Rejudge(ctx, id)
@@ -305,7 +305,7 @@ func (a *Arbiter) CancelRejudge(ctx context.Context, p auth.Principal, id int64)
 		l.poke()
 	}
 	for _, e := range ended {
-		a.watch.changed(e.SubmissionID)
+		a.watch.changed(submission(e.SubmissionID))
 	}
 	r, err := a.Rejudge(ctx, id)
 	if err == nil && r.State != gavelapi.RejudgeCancelled {

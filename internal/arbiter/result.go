@@ -41,7 +41,7 @@ func (a *Arbiter) Result(ctx context.Context, p auth.Principal, req gavelapi.Res
 		return none, err
 	}
 	l.seen(p.WorkerID)
-	report := report.Tidy(req.Report)
+	report := report.Tidy(h.kind, req.Report)
 	if h.outcome == lease.Running {
 		contradiction, err := a.compare(ctx, p, h, &report)
 		if err != nil {
@@ -73,12 +73,12 @@ func (a *Arbiter) answerDead(ctx context.Context, h foundLease, report *gavelapi
 		// looks. The worker repeats the report and gets a settled answer.
 		return gavelapi.ResultResponse{}, apperr.New(apperr.Unavailable, "send the same report again", "the lease is changing state")
 	}
-	n, err := a.q.KeepLateReport(ctx, a.db.Pool, &storedb.KeepLateReportParams{Report: mustJSON(report), LeaseToken: h.token})
+	n, err := a.q.KeepLateReport(ctx, a.db.Pool, &storedb.KeepLateReportParams{Report: mustJSON(evidence(report)), LeaseToken: h.token})
 	if err != nil {
 		return gavelapi.ResultResponse{}, unavailable(err, "keep a late report")
 	}
 	if n > 0 {
-		a.log.Info("late report discarded", "job_id", h.jobID, "submission_id", h.submissionID, "verdict", report.Verdict, "lease", string(h.outcome))
+		a.log.Info("late report discarded", "job_id", h.jobID, "kind", h.kind, "submission_id", h.submissionID, "work_id", h.workID, "verdict", report.Verdict, "lease", string(h.outcome))
 	}
 	return gavelapi.ResultResponse{Outcome: gavelapi.OutcomeDiscarded, Reason: lease.EndReason(h.outcome)}, nil
 }
@@ -92,13 +92,16 @@ func (a *Arbiter) record(ctx context.Context, l *leadership, p auth.Principal, h
 	if fault := report.Fault; fault != nil {
 		return a.recordFault(ctx, l, p, h, report)
 	}
+	if report.Run != nil {
+		return a.recordRun(ctx, l, p, h, report)
+	}
 	ok, err := a.results.call(ctx, resultInput{jobID: h.jobID, workerID: p.WorkerID, token: h.token, report: report})
 	if err != nil || !ok {
 		return false, err
 	}
 	l.finish(h.token, h.jobID)
 	l.judged(known)
-	a.watch.changed(h.submissionID)
+	a.watch.changed(h.subject())
 	return true, nil
 }
 
@@ -152,10 +155,10 @@ func (a *Arbiter) recordFault(ctx context.Context, l *leadership, p auth.Princip
 		return false, err
 	}
 	if len(returned) == 1 {
-		a.log.Warn("attempt failed", "job_id", h.jobID, "submission_id", h.submissionID, "worker", p.WorkerName, "blame", fault.Blame, "message", fault.Message)
+		a.log.Warn("attempt failed", "job_id", h.jobID, "kind", h.kind, "submission_id", h.submissionID, "work_id", h.workID, "worker", p.WorkerName, "blame", fault.Blame, "message", fault.Message)
 		l.failed(known, health.Faulted, fault.Blame, fault.Message)
 		l.requeue(h.token, h.jobID, returned[0].LeaseGen, p.WorkerID)
-		a.watch.changed(h.submissionID)
+		a.watch.changed(h.subject())
 		return true, nil
 	}
 	ended, err := a.q.GiveUpFailed(ctx, a.db.Pool, &storedb.GiveUpFailedParams{
@@ -166,10 +169,10 @@ func (a *Arbiter) recordFault(ctx context.Context, l *leadership, p auth.Princip
 	if err != nil || len(ended) == 0 {
 		return false, err
 	}
-	a.log.Error("system error", "job_id", h.jobID, "submission_id", h.submissionID, "worker", p.WorkerName, "blame", fault.Blame, "message", fault.Message)
+	a.log.Error("system error", "job_id", h.jobID, "kind", h.kind, "submission_id", h.submissionID, "work_id", h.workID, "worker", p.WorkerName, "blame", fault.Blame, "message", fault.Message)
 	l.failed(known, health.Faulted, fault.Blame, fault.Message)
 	l.finish(h.token, h.jobID)
-	a.watch.changed(h.submissionID)
+	a.watch.changed(h.subject())
 	return true, nil
 }
 
@@ -214,7 +217,7 @@ func (a *Arbiter) Release(ctx context.Context, p auth.Principal, req gavelapi.Re
 		l.failed(known, health.Refused, health.BlameHost, "handed back as one that it cannot do")
 	}
 	l.requeue(h.token, h.jobID, rows[0].LeaseGen, 0)
-	a.watch.changed(h.submissionID)
+	a.watch.changed(h.subject())
 	return gavelapi.ReleaseResponse{Released: true}, nil
 }
 

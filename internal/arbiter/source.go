@@ -65,7 +65,7 @@ func (a *Arbiter) checkSource(n gavelapi.NewSubmission, lang *language.Language,
 			of, at = "all files of the source together have", "body.files"
 		}
 		return src, apperr.New(apperr.TooLarge, "shorten it; generated tables often fit as a formula",
-			"%s %d bytes, this problem takes at most %d", of, src.bytes, limit).At(at)
+			"%s %d bytes, at most %d are taken", of, src.bytes, limit).At(at)
 	case !lang.In(m.Languages):
 		return src, apperr.New(apperr.Invalid, "choose one of the languages the problem allows", "this problem does not allow %s", lang.ID).At("body.language")
 	}

@@ -204,6 +204,7 @@ type fake struct {
 	session   string
 	previous  string
 	languages []string
+	features  []string
 	slots     int
 }
 
@@ -229,6 +230,7 @@ func (f *fake) request(id string, wait time.Duration) gavelapi.ClaimRequest {
 		RequestID: id, Session: f.session, PreviousSession: f.previous,
 		Slots: f.slots, TotalSlots: f.slots, WaitMS: wait.Milliseconds(),
 	}
+	req.Capabilities.Features = f.features
 	for _, l := range f.languages {
 		req.Capabilities.Languages = append(req.Capabilities.Languages, gavelapi.LanguageOffer{ID: l, Version: "1"})
 	}

@@ -8,6 +8,8 @@ import (
 	"math"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/gavel-oj/gavel/gavelapi"
 	"github.com/gavel-oj/gavel/internal/apperr"
 	"github.com/gavel-oj/gavel/internal/auth"
@@ -59,10 +61,10 @@ func (a *Arbiter) CreateSubmission(ctx context.Context, p auth.Principal, key st
 		},
 		Source: src.main, Files: src.more, PackageDigest: row.PackageDigest, Limits: mustJSON(wireLimits(limits)), Lane: dispatch.Judge.String(),
 		Priority: priority, MemoryBytes: limits.MemoryBytes, CPUUS: limits.CPU.Microseconds(),
-		IdempotencyKey: key, BodyHash: bodyHash, TokenID: p.TokenID,
+		IdempotencyKey: key, BodyHash: bodyHash, TokenID: p.TokenID, MaxWaiting: a.cfg.MaxWaitingPerUser,
 	})
 	if err != nil {
-		if apperr.CodeOf(err) == apperr.Invalid {
+		if code := apperr.CodeOf(err); code == apperr.Invalid || code == apperr.TooMany {
 			return none, false, err
 		}
 		return none, false, unavailable(err, "store a submission")
@@ -94,30 +96,37 @@ const recheckEvery = 5 * time.Second
 
 // Submission implements httpapi.Service.
 func (a *Arbiter) Submission(ctx context.Context, id int64, wait time.Duration) (gavelapi.Submission, error) {
-	changed, stop := a.watch.on(id)
+	changed, stop := a.watch.on(submission(id))
 	defer stop()
 	sub, err := a.readSubmission(ctx, id)
 	if err != nil || wait <= 0 || gavelapi.Final(sub.State) {
 		return sub, err
 	}
-	first := sub
+	return awaitChange(ctx, a, sub, changed, wait,
+		func() (gavelapi.Submission, error) { return a.readSubmission(ctx, id) },
+		func(now gavelapi.Submission) bool {
+			return now.State != sub.State || !sameProgress(now.Progress, sub.Progress)
+		})
+}
+
+// awaitChange reads again, when told of a change and now and then without, until
+// something has changed or the wait is over.
+func awaitChange[T any](ctx context.Context, a *Arbiter, first T, changed <-chan struct{}, wait time.Duration, read func() (T, error), different func(T) bool) (T, error) {
+	now, err := first, error(nil)
 	deadline := a.clock.After(wait)
 	for {
 		select {
 		case <-changed:
 		case <-a.clock.After(recheckEvery):
 		case <-deadline:
-			return sub, nil
+			return now, nil
 		case <-a.stopping:
-			return sub, apperr.New(apperr.Unavailable, "ask again in a second, here or at another arbiter", "this arbiter is stopping")
+			return now, apperr.New(apperr.Unavailable, "ask again in a second, here or at another arbiter", "this arbiter is stopping")
 		case <-ctx.Done():
-			return sub, context.Cause(ctx)
+			return now, context.Cause(ctx)
 		}
-		if sub, err = a.readSubmission(ctx, id); err != nil {
-			return sub, err
-		}
-		if sub.State != first.State || !sameProgress(sub.Progress, first.Progress) {
-			return sub, nil
+		if now, err = read(); err != nil || different(now) {
+			return now, err
 		}
 	}
 }
@@ -174,44 +183,49 @@ func (a *Arbiter) readSubmission(ctx context.Context, id int64) (gavelapi.Submis
 		}
 	}
 	for i, t := range attempts {
-		detail.Attempts[i] = gavelapi.Attempt{
-			JudgingID: t.JudgingID, LeaseGen: t.LeaseGen, Worker: t.Worker, GrantedAt: t.GrantedAt.UTC(),
-			EndedAt: utc(t.EndedAt), Outcome: t.Outcome, Blame: t.Blame, Message: t.Message, LateReport: lateVerdict(t.LateReport),
-		}
+		detail.Attempts[i] = wireAttempt(t)
 	}
-	a.addMemory(&sub, r)
+	if !gavelapi.Final(sub.State) {
+		sub.Waiting, sub.Progress = a.memoryOf(sub.State, r.JobID, r.LeaseToken, sub.Worker)
+	}
 	return sub, nil
 }
 
-// addMemory adds what only the leader's memory knows: why it waits, how far it is.
-func (a *Arbiter) addMemory(sub *gavelapi.Submission, r *storedb.SubmissionByIDRow) {
-	if gavelapi.Final(sub.State) || r.JobID == nil {
-		return
+// memoryOf is what only the leader's memory knows of open work: why it waits,
+// how far it is.
+func (a *Arbiter) memoryOf(state string, jobID *int64, token *uuid.UUID, worker string) (waiting string, progress *gavelapi.Progress) {
+	if jobID == nil {
+		return "", nil
 	}
 	l := a.current.Load()
 	if l == nil {
-		if sub.State == gavelapi.StatePending {
-			sub.Waiting = "no arbiter leads at the moment"
+		if state == gavelapi.StatePending {
+			return "no arbiter leads at the moment", nil
 		}
-		return
+		return "", nil
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if sub.State == gavelapi.StatePending {
+	if state == gavelapi.StatePending {
 		now := l.a.clock.Now()
 		l.takeRoll(now)
-		sub.Waiting = "it is being given to a worker"
-		if e, ok := l.board.Explain(*r.JobID, now); ok {
-			sub.Waiting = e.Reason
+		if e, ok := l.board.Explain(*jobID, now); ok {
+			return e.Reason, nil
 		}
-		return
+		return "it is being given to a worker", nil
 	}
-	if r.LeaseToken == nil {
-		return
+	if token != nil {
+		if h := l.held[*token]; h != nil {
+			return l.silence(h, worker), h.progress
+		}
 	}
-	if h := l.held[*r.LeaseToken]; h != nil {
-		sub.Progress = h.progress
-		sub.Waiting = l.silence(h, sub.Worker)
+	return "", nil
+}
+
+func wireAttempt(t *storedb.AttemptsOfSubmissionRow) gavelapi.Attempt {
+	return gavelapi.Attempt{
+		JudgingID: t.JudgingID, LeaseGen: t.LeaseGen, Worker: t.Worker, GrantedAt: t.GrantedAt.UTC(),
+		EndedAt: utc(t.EndedAt), Outcome: t.Outcome, Blame: t.Blame, Message: t.Message, LateReport: lateVerdict(t.LateReport),
 	}
 }
 
@@ -241,8 +255,11 @@ func lateVerdict(raw json.RawMessage) string {
 	if json.Unmarshal(raw, &r) != nil {
 		return "unreadable"
 	}
-	if r.Fault != nil {
+	switch {
+	case r.Fault != nil:
 		return "fault"
+	case r.Run != nil:
+		return "run"
 	}
 	return r.Verdict
 }
@@ -354,7 +371,7 @@ func (a *Arbiter) CancelSubmission(ctx context.Context, p auth.Principal, id int
 		l.poke()
 	}
 	if cancelled {
-		a.watch.changed(id)
+		a.watch.changed(submission(id))
 		a.log.Info("submission cancelled", "submission_id", id, "by", p)
 	}
 	if sub, err = a.readSubmission(ctx, id); err != nil {

@@ -5,18 +5,24 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/gavel-oj/gavel/gavelapi"
 	"github.com/gavel-oj/gavel/internal/store/storedb"
 )
 
 // idempotencyKeysKept is how long a repeated Idempotency-Key is recognised.
 const idempotencyKeysKept = 24 * time.Hour
 
+// runsSweptEvery is how often runs past their time are deleted. Nobody sees
+// them in between.
+const runsSweptEvery = 10 * time.Second
+
 // writeDownLoop writes what the calls of the last second said of workers, away
-// from the path of any answer, and drops old idempotency keys once an hour.
+// from the path of any answer, and deletes what is past its time: runs, and old
+// idempotency keys once an hour.
 func (l *leadership) writeDownLoop(ctx context.Context) error {
 	ticker := l.a.clock.NewTicker(writeDownTick)
 	defer ticker.Stop()
-	cleaned := time.Time{}
+	cleaned, swept := time.Time{}, time.Time{}
 	for {
 		select {
 		case <-ctx.Done():
@@ -33,6 +39,16 @@ func (l *leadership) writeDownLoop(ctx context.Context) error {
 			if err := l.finishRejudges(ctx); err != nil && ctx.Err() == nil {
 				l.rejudged.Store(true) // again at the next tick
 				l.a.log.Warn("closing finished rejudges failed", "error", err)
+			}
+		}
+		if now := l.a.clock.Now(); now.Sub(swept) > runsSweptEvery {
+			swept = now
+			if _, err := l.a.q.DeleteExpiredRuns(ctx, l.a.db.Pool); err != nil && ctx.Err() == nil {
+				l.a.log.Warn("deleting expired runs failed", "error", err)
+			}
+			lost := mustJSON(gavelapi.Fault{Blame: gavelapi.BlameHost, Message: "its worker was lost, and its job with it; run it again"})
+			if _, err := l.a.q.EndOrphanedRuns(ctx, l.a.db.Pool, lost); err != nil && ctx.Err() == nil {
+				l.a.log.Warn("ending orphaned runs failed", "error", err)
 			}
 		}
 		if now := l.a.clock.Now(); now.Sub(cleaned) > time.Hour {

@@ -34,6 +34,7 @@ type Commands struct {
 	Globals
 
 	Submit     SubmitCmd     `cmd:"" help:"Hand in a source file."`
+	Run        RunCmd        `cmd:"" help:"Run a program on inputs of your own, without a problem."`
 	Submission SubmissionCmd `cmd:"" help:"Look at submissions, watch or cancel one."`
 	Rejudge    RejudgeCmd    `cmd:"" help:"Judge submissions again, see what would change, apply it."`
 	Account    AccountCmd    `cmd:"" help:"Look at what a user has solved."`

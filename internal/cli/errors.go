@@ -26,6 +26,7 @@ const (
 	ExitNotAllowed  = 6
 	ExitUnreachable = 7
 	ExitNotAccepted = 8
+	ExitProgram     = 9
 	ExitInterrupted = 130
 )
 

@@ -297,6 +297,7 @@ func TestEveryCommandHasEveryForm(t *testing.T) {
 	for _, args := range [][]string{
 		{"submit", file, "-p", "aplusb"},
 		{"submission", "list"},
+		{"run", file, "-i", file},
 		{"submission", "show", "1"},
 		{"submission", "watch", "1"},
 		{"problem", "list"},

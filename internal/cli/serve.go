@@ -29,6 +29,8 @@ type ServeCmd struct {
 	SetAsideAfter   string `name:"set-aside-after" placeholder:"N" help:"Faults in a row after which a worker gets nothing but known-answer probes; 0 judges and probes nobody (default 3)."`
 	SetAsideFor     string `name:"set-aside-for" placeholder:"TIME" help:"How long before the first probe; it doubles each time, up to an hour (default 1m)."`
 	SleepLead       string `name:"sleep-lead" placeholder:"TIME" help:"How long before planned hours a worker gets nothing new (default 5m)."`
+	RunKeep         string `name:"run-keep" placeholder:"TIME" help:"How long the results of runs are kept (default 1h)."`
+	MaxWaiting      string `name:"max-waiting-per-user" placeholder:"N" help:"Submissions and runs that one user may have waiting at once; more are refused. 0, the default, is any number."`
 	MaxUploadMiB    string `name:"max-upload-mib" placeholder:"N" help:"Largest problem package (default 1024)."`
 	MaxBodyMiB      string `name:"max-body-mib" placeholder:"N" help:"Largest body of any other call; a result may be four times that (default 4)."`
 }
@@ -68,6 +70,7 @@ func (c *ServeCmd) Run(a *App) error {
 		"tls_cert": c.TLSCert, "tls_key": c.TLSKey, "admin_token_file": c.AdminTokenFile, "lease_ttl": c.LeaseTTL,
 		"heartbeat": c.Heartbeat, "attempts": c.Attempts, "set_aside_after": c.SetAsideAfter,
 		"set_aside_for": c.SetAsideFor, "sleep_lead": c.SleepLead, "max_upload_mib": c.MaxUploadMiB, "max_body_mib": c.MaxBodyMiB,
+		"run_keep": c.RunKeep, "max_waiting_per_user": c.MaxWaiting,
 	})
 	if err != nil {
 		return err
@@ -83,6 +86,7 @@ func (c *ServeCmd) Run(a *App) error {
 		DatabaseURL: v.Text("database_url"), DataDir: v.Text("data_dir"), Listen: v.Text("listen"), TLSCert: v.Text("tls_cert"), TLSKey: v.Text("tls_key"),
 		MaxUpload: v.Number("max_upload_mib") << 20, MaxBody: v.Number("max_body_mib") << 20, Lease: leaseSettings(v), Logger: log,
 		Health: healthSettings(v), SleepLead: v.Duration("sleep_lead"),
+		RunKeep: v.Duration("run_keep"), MaxWaitingPerUser: int(v.Number("max_waiting_per_user")),
 	})
 	if err != nil {
 		return serverError(err)

@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"path/filepath"
+	"time"
 
 	"github.com/gavel-oj/gavel/internal/config"
 )
@@ -18,6 +19,12 @@ var (
 	settingDataDir = config.Setting{Key: "data_dir", Env: "GAVEL_DATA_DIR", Says: "where packages are kept; gavel up keeps everything there"}
 	settingListen  = config.Setting{Key: "listen", Env: "GAVEL_LISTEN", Default: "127.0.0.1:7272", Says: "address to listen on; port 0 picks a free one"}
 )
+
+// both are further settings of either command.
+var both = []config.Setting{
+	{Key: "run_keep", Env: "GAVEL_RUN_KEEP", Default: "1h", Says: "how long the results of runs are kept", Kind: config.Duration, Min: int64(time.Second)},
+	{Key: "max_waiting_per_user", Env: "GAVEL_MAX_WAITING_PER_USER", Default: "0", Says: "submissions and runs that one user may have waiting at once; more are refused; 0 is any number", Kind: config.Number, Max: 1 << 20},
+}
 
 // serveOnly and upOnly are what the other command has no use for. One file may
 // hold the settings of both.
@@ -53,7 +60,7 @@ func settingsOf(command string) config.Set {
 		Page: "docs/reference/configuration.md", Prefix: "GAVEL_",
 		Others:   []string{"GAVEL_CONFIG", "GAVEL_URL", "GAVEL_TOKEN", "GAVEL_TOKEN_FILE", "GAVEL_NO_INSTALL"},
 		Foreign:  []string{"GAVEL_WORKER_", "GAVEL_TEST_", "GAVEL_DRILL_"},
-		Settings: []config.Setting{dir, listen},
+		Settings: append([]config.Setting{dir, listen}, both...),
 	}
 	s.Settings = append(append(s.Settings, serveOnly...), upOnly...)
 	return s

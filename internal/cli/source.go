@@ -153,14 +153,7 @@ func (cmd *SubmissionSourceCmd) Run(app *App) error {
 // printSource prints a source: to a terminal with what could harm it escaped,
 // elsewhere as it is.
 func (a *App) printSource(source []byte) error {
-	if !a.OutTerminal {
-		_, err := a.Out.Write(source)
-		return err
-	}
-	for _, l := range cleanLines(strings.ToValidUTF8(string(source), "\uFFFD")) {
-		fmt.Fprintln(a.Out, l)
-	}
-	return nil
+	return a.printBytes(a.Out, a.OutTerminal, source)
 }
 
 // writeSource writes files that a submitter has named, each below dir and

@@ -24,18 +24,20 @@ import (
 
 // UpCmd starts everything on this machine.
 type UpCmd struct {
-	Config    string `placeholder:"FILE" help:"Settings file ($$GAVEL_CONFIG; default gavel.yaml in the data directory, if it is there). Flags and GAVEL_* variables win over it."`
-	DataDir   string `name:"data-dir" placeholder:"DIR" help:"Where everything is kept: database, packages, the worker's files, logs, the administrator's token (default .data)."`
-	Listen    string `name:"listen" placeholder:"ADDR" help:"Address to listen on; port 0 picks a free one (default 127.0.0.1:7272)."`
-	Slots     string `name:"slots" placeholder:"N" help:"Submissions judged at once; 0, the default, lets the worker choose from the machine's cores."`
-	NoSamples bool   `name:"no-samples" xor:"samples" help:"Do not import and judge the example problems."`
-	Samples   bool   `name:"samples" xor:"samples" help:"Judge the example problems although this build did so on this data before."`
-	Once      bool   `name:"once" help:"Stop when the examples are judged; exit code 0 when every verdict is as declared."`
+	Config     string `placeholder:"FILE" help:"Settings file ($$GAVEL_CONFIG; default gavel.yaml in the data directory, if it is there). Flags and GAVEL_* variables win over it."`
+	DataDir    string `name:"data-dir" placeholder:"DIR" help:"Where everything is kept: database, packages, the worker's files, logs, the administrator's token (default .data)."`
+	Listen     string `name:"listen" placeholder:"ADDR" help:"Address to listen on; port 0 picks a free one (default 127.0.0.1:7272)."`
+	Slots      string `name:"slots" placeholder:"N" help:"Submissions judged at once; 0, the default, lets the worker choose from the machine's cores."`
+	RunKeep    string `name:"run-keep" placeholder:"TIME" help:"How long the results of runs are kept (default 1h)."`
+	MaxWaiting string `name:"max-waiting-per-user" placeholder:"N" help:"Submissions and runs that one user may have waiting at once; more are refused. 0, the default, is any number."`
+	NoSamples  bool   `name:"no-samples" xor:"samples" help:"Do not import and judge the example problems."`
+	Samples    bool   `name:"samples" xor:"samples" help:"Judge the example problems although this build did so on this data before."`
+	Once       bool   `name:"once" help:"Stop when the examples are judged; exit code 0 when every verdict is as declared."`
 }
 
 // Run implements the command.
 func (c *UpCmd) Run(a *App) error {
-	flags := map[string]string{"data_dir": c.DataDir, "listen": c.Listen, "slots": c.Slots}
+	flags := map[string]string{"data_dir": c.DataDir, "listen": c.Listen, "slots": c.Slots, "run_keep": c.RunKeep, "max_waiting_per_user": c.MaxWaiting}
 	if c.NoSamples {
 		flags["no_samples"] = "true"
 	}
@@ -69,6 +71,7 @@ func (c *UpCmd) Run(a *App) error {
 	cfg := up.Config{
 		DataDir: dataDir, Listen: v.Text("listen"), Listener: listener, Slots: int(v.Number("slots")), Worker: worker,
 		Once: c.Once, Again: c.Samples, Logger: log, Environ: a.Environ,
+		RunKeep: v.Duration("run_keep"), MaxWaitingPerUser: int(v.Number("max_waiting_per_user")),
 	}
 	samples := !v.Switch("no_samples")
 	if samples {

@@ -115,6 +115,7 @@ func stateLine(sub *gavelapi.Submission) string {
 // Elsewhere it says a thing once per kind, so that logs stay short.
 type liveLine struct {
 	app   *App
+	quiet bool // says nothing but on a terminal: standard error belongs to somebody else
 	shown bool
 	kind  string
 }
@@ -129,7 +130,7 @@ func (l *liveLine) show(line, kind string) {
 		l.shown = true
 		return
 	}
-	if kind != l.kind {
+	if kind != l.kind && !l.quiet {
 		fmt.Fprintln(l.app.Err, line)
 	}
 	l.kind = kind

@@ -54,7 +54,7 @@ func (c *Client) Result(ctx context.Context, in gavelapi.ResultRequest) (*gavela
 		me
 		LeaseToken string          `json:"lease_token"`
 		Report     gavelapi.Report `json:"report"`
-	}{who, in.LeaseToken, report.Tidy(in.Report)}
+	}{who, in.LeaseToken, report.Tidy("judge", in.Report)}
 	var answer struct {
 		Outcome string        `json:"outcome"`
 		Lease   lease.Outcome `json:"lease"`

@@ -27,6 +27,7 @@ type policy struct {
 var (
 	anybody    = policy{body: MaxJSONBytes}
 	sites      = policy{kinds: []auth.Kind{auth.Admin, auth.Site}, body: MaxJSONBytes}
+	runs       = policy{kinds: []auth.Kind{auth.Admin, auth.Site}, body: MaxResultBytes} // inputs are larger than sources
 	admins     = policy{kinds: []auth.Kind{auth.Admin}, body: MaxJSONBytes}
 	workers    = policy{protocol: true, kinds: []auth.Kind{auth.Worker}, body: MaxJSONBytes}
 	results    = policy{protocol: true, kinds: []auth.Kind{auth.Worker}, body: MaxResultBytes}

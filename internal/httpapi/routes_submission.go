@@ -80,7 +80,7 @@ func (s *server) submissionRoutes() {
 		Summary: "Hand in a source", DefaultStatus: http.StatusCreated,
 		Description: "With an Idempotency-Key the same request may be repeated; the same key with another body is 422, " +
 			"and 409 while the first is still running.",
-		Errors:    []int{http.StatusNotFound, http.StatusConflict, http.StatusUnprocessableEntity},
+		Errors:    []int{http.StatusNotFound, http.StatusConflict, http.StatusUnprocessableEntity, http.StatusTooManyRequests},
 		Responses: map[string]*huma.Response{"200": {Description: "made by an earlier request with the same key", Content: s.jsonOf(gavelapi.Submission{})}},
 	}, s.createSubmission)
 	// huma documents a raw body as a second form of the request; here it is

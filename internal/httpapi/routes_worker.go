@@ -108,8 +108,8 @@ func (s *server) result(ctx context.Context, p auth.Principal, in *in[gavelapi.R
 	if !uuidForm.MatchString(in.Body.LeaseToken) {
 		return nil, apperr.New(apperr.Invalid, "send the lease_token of the claim", "expected a UUID").At("body.lease_token")
 	}
-	if (in.Body.Report.Verdict == "") == (in.Body.Report.Fault == nil) {
-		return nil, apperr.New(apperr.Invalid, "a report is a verdict or a fault", "exactly one of verdict and fault must be set").At("body.report")
+	if !in.Body.Report.One() {
+		return nil, apperr.New(apperr.Invalid, "a report is a verdict, the outcome of a run, or a fault", "exactly one of verdict, run and fault must be set").At("body.report")
 	}
 	resp, err := s.Service.Result(ctx, p, in.Body)
 	return &out[gavelapi.ResultResponse]{Body: resp}, err

@@ -99,6 +99,7 @@ func newServer(cfg Config) *server {
 	s.api = humago.New(s.mux, humaConfig())
 	s.workerRoutes()
 	s.submissionRoutes()
+	s.runRoutes()
 	s.rejudgeRoutes()
 	s.operatorRoutes()
 	s.problemRoutes()

@@ -41,7 +41,8 @@ type Service interface {
 	// CreateSubmission stores a submission. With an idempotency key it is
 	// stored once per key and principal, and replayed says that it was there
 	// already: the same key with another bodyHash is apperr.Invalid, a key
-	// whose first request is still running is apperr.Conflict.
+	// whose first request is still running is apperr.Conflict. apperr.TooMany
+	// when the user has too much waiting already.
 	CreateSubmission(ctx context.Context, p auth.Principal, idempotencyKey string, bodyHash []byte, sub gavelapi.NewSubmission) (s gavelapi.Submission, replayed bool, err error)
 	// Submission reads one with its detail. With a wait it returns when the
 	// submission is final, has changed, or the wait is over.
@@ -52,6 +53,15 @@ type Service interface {
 	SubmissionSource(ctx context.Context, id int64) (gavelapi.SubmissionSource, error)
 	// CancelSubmission cancels what is not final; apperr.Conflict otherwise.
 	CancelSubmission(ctx context.Context, p auth.Principal, id int64) (gavelapi.Submission, error)
+
+	// CreateRun stores a run; apperr.TooMany when its user has too much waiting
+	// already, as for CreateSubmission.
+	CreateRun(ctx context.Context, p auth.Principal, n gavelapi.NewRun) (gavelapi.Run, error)
+	// ReadRun reads one, waiting as Submission does; apperr.NotFound also when
+	// it has expired.
+	ReadRun(ctx context.Context, id int64, wait time.Duration) (gavelapi.Run, error)
+	// CancelRun cancels what is not final; apperr.Conflict otherwise.
+	CancelRun(ctx context.Context, p auth.Principal, id int64) (gavelapi.Run, error)
 
 	// Worker, ChangeWorker, LabelWorker and RemoveWorker are apperr.NotFound
 	// for a name that nobody has. Each change is written to the audit trail.

@@ -12,8 +12,9 @@ import (
 
 // checkSource refuses what would not be judged as it was sent: encoding/json
 // silently replaces bytes that are not UTF-8, and a NUL byte is a binary or a
-// UTF-16 file more often than a program. raw is the body as it came.
-func checkSource(raw []byte, sub gavelapi.NewSubmission) error {
+// UTF-16 file more often than a program. raw is the body as it came; inputs are
+// texts that came with it and may hold any bytes.
+func checkSource(raw []byte, sub gavelapi.NewSubmission, inputs ...gavelapi.RunInput) error {
 	text, encoded := sub.Source != "", len(sub.SourceBase64) > 0
 	switch {
 	case text && encoded:
@@ -37,7 +38,18 @@ func checkSource(raw []byte, sub gavelapi.NewSubmission) error {
 			return nulError(at + "_base64")
 		}
 	}
+	for i, in := range inputs {
+		at := fmt.Sprintf("body.inputs[%d].content", i)
+		if in.Content != "" && len(in.ContentBase64) > 0 {
+			return apperr.New(apperr.Invalid, "send only one of them", "content and content_base64 are both set").At(at)
+		}
+		if in.Content != "" {
+			texts, places = append(texts, in.Content), append(places, at)
+		}
+	}
 	switch {
+	case lostText(raw, texts) && len(inputs) > 0:
+		return apperr.New(apperr.Invalid, "send it in source_base64 or content_base64, which take any bytes", "the source or an input is not valid UTF-8").At("body")
 	case lostText(raw, texts) && len(texts) == 1:
 		hint := "send it in " + places[0][strings.LastIndexByte(places[0], '.')+1:] + "_base64, which takes any bytes"
 		return apperr.New(apperr.Invalid, hint, "the source is not valid UTF-8").At(places[0])

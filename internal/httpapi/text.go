@@ -41,6 +41,8 @@ func checkText(body reflect.Value) error {
 		return nil
 	case path == "body.source", strings.HasPrefix(path, "body.files[") && strings.HasSuffix(path, "].content"):
 		return nulError(path)
+	case strings.HasPrefix(path, "body.inputs[") && strings.HasSuffix(path, "].content"):
+		return apperr.New(apperr.Invalid, "send it in content_base64, which takes any bytes", "the text contains NUL bytes").At(path)
 	}
 	return apperr.New(apperr.Invalid, "send text without NUL bytes", "the text contains NUL bytes").At(path)
 }

@@ -49,30 +49,9 @@ func (e *Engine) check(task *Task) (*language.Language, error) {
 	if pkg == nil || len(pkg.Manifest.Tests) == 0 {
 		return nil, faultf(BlamePackage, nil, "package has no tests: nothing can be accepted by it")
 	}
-	lang, ok := e.cfg.Languages.Get(task.Language)
-	if !ok {
-		return nil, faultf(BlameToolchain, nil, "language %q is not known to this worker", task.Language)
-	}
-	l := task.Limits
-	for _, limit := range []struct {
-		name  string
-		value int64
-	}{
-		{"CPU", int64(l.CPU)},
-		{"wall", int64(l.Wall)},
-		{"memory", l.MemoryBytes},
-		{"output", l.OutputBytes},
-		{"processes", int64(l.Processes)},
-	} {
-		if limit.value <= 0 {
-			return nil, faultf(BlamePackage, nil, "effective %s limit is %d; a run without a limit is refused", limit.name, limit.value)
-		}
-	}
-	if _, err := language.Wall(l.CPU, l.Wall); err != nil {
-		return nil, faultf(BlamePackage, err, "effective limits contradict each other")
-	}
-	if l.MemoryBytes > e.memory.total {
-		return nil, tooMuchMemory(l.MemoryBytes, e.memory.total)
+	lang, err := e.checkRun(task.Language, task.Limits)
+	if err != nil {
+		return nil, err
 	}
 	if task.Stop != StopFirst && task.Stop != StopAll {
 		return nil, faultf(BlamePackage, nil, "unknown stop rule %q", task.Stop)

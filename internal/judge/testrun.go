@@ -116,13 +116,19 @@ func (a *attempt) runTest(ctx context.Context, t *problem.Test, output *os.File,
 		return sandbox.Result{}, packageFault(err, t.Input)
 	}
 	defer func() { _ = input.Close() }()
+	spec := a.spec(t.Args, killAt)
+	spec.Stdin, spec.Stdout = input, output
+	return a.start(ctx, spec)
+}
+
+// spec is a run of the program with further arguments, to be killed when it
+// used killAt of CPU time. Its streams are the caller's.
+func (a *attempt) spec(args []string, killAt time.Duration) *sandbox.Spec {
 	l := a.task.Limits
-	res, err := a.core.run.Run(ctx, &sandbox.Spec{
-		Argv:   append(slices.Clone(a.argv), t.Args...),
+	return &sandbox.Spec{
+		Argv:   append(slices.Clone(a.argv), args...),
 		Env:    a.lang.RunEnv(l.MemoryBytes),
 		Mounts: a.mounts, // and nothing of the package: E2
-		Stdin:  input,
-		Stdout: output,
 		Limits: sandbox.Limits{
 			CPU: killAt, Wall: l.Wall, MemoryBytes: l.MemoryBytes,
 			StdoutBytes: l.OutputBytes, StderrBytes: runStderrBytes,
@@ -131,7 +137,12 @@ func (a *attempt) runTest(ctx context.Context, t *problem.Test, output *os.File,
 			Processes: l.Processes, OpenFiles: a.lang.RunOpenFiles(),
 		},
 		Profile: sandbox.ProfileRun,
-	})
+	}
+}
+
+// start runs the program in the core's box.
+func (a *attempt) start(ctx context.Context, spec *sandbox.Spec) (sandbox.Result, error) {
+	res, err := a.core.run.Run(ctx, spec)
 	closeFiles(res)
 	if err == nil {
 		return res, nil

@@ -27,9 +27,9 @@ var verdicts = map[string]bool{"AC": true, "WA": true, "TLE": true, "MLE": true,
 // Tidy makes a report storable whatever it contains: valid UTF-8 without NUL,
 // bounded, and consistent. A report that contradicts itself becomes a fault of
 // its host, so that a broken worker can neither pass a verdict nor lose one.
-func Tidy(r gavelapi.Report) gavelapi.Report {
-	if why := contradiction(&r); why != "" {
-		r.Verdict = ""
+func Tidy(kind string, r gavelapi.Report) gavelapi.Report {
+	if why := contradiction(kind, &r); why != "" {
+		r.Verdict, r.Run = "", nil
 		r.Fault = &gavelapi.Fault{Blame: gavelapi.BlameHost, Message: selfContradiction + why}
 	}
 	var cut bool
@@ -43,6 +43,15 @@ func Tidy(r gavelapi.Report) gavelapi.Report {
 			f.Blame = gavelapi.BlameHost
 		}
 		r.Fault = &f
+	}
+	if r.Run != nil {
+		run := *r.Run
+		run.Results = make([]gavelapi.RunResult, len(r.Run.Results))
+		for i, t := range r.Run.Results {
+			t.Message, _ = Clean(t.Message, maxMessage)
+			run.Results[i] = t
+		}
+		r.Run = &run
 	}
 	tests := make([]gavelapi.TestResult, min(len(r.Tests), maxTests))
 	for i := range tests {
@@ -70,12 +79,16 @@ func Tidy(r gavelapi.Report) gavelapi.Report {
 	return r
 }
 
-func contradiction(r *gavelapi.Report) string {
+func contradiction(kind string, r *gavelapi.Report) string {
 	switch {
-	case r.Fault != nil && r.Verdict != "":
-		return "it has both a verdict and a fault"
+	case r.Fault != nil && (r.Verdict != "" || r.Run != nil):
+		return "it has both an outcome and a fault"
 	case r.Fault != nil:
 		return ""
+	case kind == KindRun:
+		return runContradiction(r)
+	case r.Run != nil:
+		return "it reports a run, and the lease is none"
 	case !verdicts[r.Verdict]:
 		return "it has neither a known verdict nor a fault"
 	case len(r.Tests) > maxTests:
@@ -115,4 +128,33 @@ func Clean(s string, limit int) (out string, cut bool) {
 		s = s[:len(s)-1]
 	}
 	return s, true
+}
+
+// KindRun is the kind of a run's lease.
+const KindRun = "run"
+
+// endings are what may end a program in a report.
+var endings = map[string]bool{
+	gavelapi.EndedExit: true, gavelapi.EndedSignal: true, gavelapi.EndedCPU: true, gavelapi.EndedWall: true,
+	gavelapi.EndedIdle: true, gavelapi.EndedMemory: true, gavelapi.EndedOutput: true,
+}
+
+// runContradiction is contradiction for the report of a run's lease.
+func runContradiction(r *gavelapi.Report) string {
+	switch {
+	case r.Run == nil || r.Verdict != "":
+		return "the lease is a run, and it has no result of one"
+	case !r.Run.Compiled && len(r.Run.Results) > 0:
+		return "it did not compile and has results"
+	case r.Run.Compiled && len(r.Run.Results) == 0:
+		return "it compiled and has no results"
+	case len(r.Run.Results) > maxTests:
+		return fmt.Sprintf("it has %d results", len(r.Run.Results))
+	}
+	for i, t := range r.Run.Results {
+		if !endings[t.Ended] {
+			return fmt.Sprintf("result %d does not say what ended it", i+1)
+		}
+	}
+	return ""
 }

@@ -37,17 +37,19 @@ type Config struct {
 	DataDir     string // blobs and uploads on their way in; made when missing
 	Listen      string // host:port; port 0 picks a free one
 	// Listener is one of Listen that is open already; Start takes it over.
-	Listener  net.Listener
-	TLSCert   string // PEM files; both or none
-	TLSKey    string
-	MaxUpload int64          // bytes; 0 is the API's default
-	MaxBody   int64          // bytes of any other call; 0 is the API's default
-	Lease     lease.Settings // zero is lease.DefaultSettings
-	Leader    arbiter.LeaderSettings
-	Health    health.Settings // zero judges nobody's health
-	SleepLead time.Duration   // before planned hours; 0 is arbiter.DefaultSleepLead
-	Logger    *slog.Logger
-	Clock     clock.Clock
+	Listener          net.Listener
+	TLSCert           string // PEM files; both or none
+	TLSKey            string
+	MaxUpload         int64          // bytes; 0 is the API's default
+	MaxBody           int64          // bytes of any other call; 0 is the API's default
+	RunKeep           time.Duration  // of results of runs; 0 is the default
+	MaxWaitingPerUser int            // submissions and runs of one user that may wait; 0 is any number
+	Lease             lease.Settings // zero is lease.DefaultSettings
+	Leader            arbiter.LeaderSettings
+	Health            health.Settings // zero judges nobody's health
+	SleepLead         time.Duration   // before planned hours; 0 is arbiter.DefaultSleepLead
+	Logger            *slog.Logger
+	Clock             clock.Clock
 }
 
 // Server is a running arbiter.
@@ -121,6 +123,7 @@ func Start(ctx context.Context, cfg Config) (_ *Server, err error) {
 		DB: s.db, DatabaseURL: cfg.DatabaseURL, Blobs: s.blobs, Languages: languages, Lease: cfg.Lease, Leader: cfg.Leader,
 		Health: cfg.Health, SleepLead: cfg.SleepLead,
 		Holder: fmt.Sprintf("%s/%d", host, os.Getpid()), Clock: cfg.Clock, Logger: cfg.Logger,
+		Runs: runSettings(cfg), MaxWaitingPerUser: cfg.MaxWaitingPerUser,
 	})
 	if err != nil {
 		return nil, err
@@ -145,6 +148,20 @@ func Start(ctx context.Context, cfg Config) (_ *Server, err error) {
 	}()
 	cfg.Logger.Info("listening", "url", s.URL())
 	return s, nil
+}
+
+// runSettings keep what runs send within the bodies that the API takes: inputs
+// in claims and requests, outputs in results. Both travel as base64.
+func runSettings(cfg Config) arbiter.RunSettings {
+	s := arbiter.DefaultRunSettings
+	if cfg.RunKeep > 0 {
+		s.Keep = cfg.RunKeep
+	}
+	if cfg.MaxBody > 0 {
+		s.InputBytes = min(s.InputBytes, cfg.MaxBody/2)
+		s.OutputBytes = min(s.OutputBytes, 2*cfg.MaxBody) // a result may have four times that
+	}
+	return s
 }
 
 // Listen opens an address, or says what is wrong with it.

@@ -26,6 +26,7 @@ type NewSubmission struct {
 	IdempotencyKey string // "" when the caller gave none
 	BodyHash       []byte
 	TokenID        int64
+	MaxWaiting     int // of the submitter, this one included; 0 is any number
 }
 
 // SourceFile is a file of a source beside the main one.
@@ -64,11 +65,11 @@ func (db *DB) Submit(ctx context.Context, n NewSubmission) (Submitted, error) {
 				return errKeyTaken
 			}
 		}
-		source := storedb.InsertSourceParams{SubmissionID: sub.ID, Source: n.Source}
-		for _, f := range n.Files {
-			source.FileNames = append(source.FileNames, f.Name)
-			source.FileContents = append(source.FileContents, append([]byte{}, f.Content...)) // an empty file is not a NULL
+		if err := db.checkWaiting(ctx, tx, n.Submission.Submitter, n.MaxWaiting); err != nil {
+			return err
 		}
+		source := storedb.InsertSourceParams{SubmissionID: sub.ID, Source: n.Source}
+		source.FileNames, source.FileContents = splitFiles(n.Files)
 		if err := db.Q.InsertSource(ctx, tx, &source); err != nil {
 			return fmt.Errorf("insert source: %w", err)
 		}
@@ -105,6 +106,15 @@ func (db *DB) Submit(ctx context.Context, n NewSubmission) (Submitted, error) {
 			"this Idempotency-Key was used with another request body").At("header.Idempotency-Key")
 	}
 	return Submitted{SubmissionID: earlier.SubmissionID, Replayed: true}, nil
+}
+
+// splitFiles gives the two arrays of a table; both are null without files.
+func splitFiles(files []SourceFile) (names []string, contents [][]byte) {
+	for _, f := range files {
+		names = append(names, f.Name)
+		contents = append(contents, append([]byte{}, f.Content...)) // an empty file is not a NULL
+	}
+	return names, contents
 }
 
 // errKeyTaken rolls Submit's transaction back.

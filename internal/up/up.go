@@ -40,7 +40,9 @@ type Config struct {
 	Clock   clock.Clock
 	Environ []string // of the worker
 	// Listener is one of Listen that is open already; Run takes it over.
-	Listener net.Listener
+	Listener          net.Listener
+	RunKeep           time.Duration // 0 is the default
+	MaxWaitingPerUser int           // 0 is any number
 }
 
 // View is told how it goes. Its methods are called from one goroutine at a
@@ -102,7 +104,8 @@ func Run(ctx context.Context, cfg Config, view View) (err error) {
 	view.Step("starting the arbiter")
 	srv, err := serve.Start(ctx, serve.Config{
 		DatabaseURL: pg.URL(), DataDir: filepath.Join(dir, "arbiter"), Listen: cfg.Listen, Listener: cfg.Listener, Logger: cfg.Logger, Clock: cfg.Clock,
-		Health: health.Default,
+		Health:  health.Default,
+		RunKeep: cfg.RunKeep, MaxWaitingPerUser: cfg.MaxWaitingPerUser,
 	})
 	if err != nil {
 		return err

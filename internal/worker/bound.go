@@ -34,3 +34,8 @@ func wallBound(l gavelapi.Limits, m problem.Manifest, compileWall, slack time.Du
 	}
 	return bound + time.Duration(len(m.Tests))*(test+maxRunsPerTest*check)
 }
+
+// runBound is wallBound for a run on so many inputs.
+func runBound(l gavelapi.Limits, inputs int, compileWall, slack time.Duration) time.Duration {
+	return slack + compileWall + perRunOverhead + time.Duration(inputs)*(time.Duration(l.WallUS)*time.Microsecond+perRunOverhead)
+}

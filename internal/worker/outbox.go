@@ -166,7 +166,7 @@ func (o *outbox) read(name string) (entry, error) {
 	if err := json.Unmarshal(body, &e); err != nil {
 		return e, fmt.Errorf("not readable: %w", err)
 	}
-	if e.LeaseToken == "" || (e.Report.Verdict == "") == (e.Report.Fault == nil) {
+	if e.LeaseToken == "" || !e.Report.One() {
 		return e, errors.New("not a result")
 	}
 	return e, nil

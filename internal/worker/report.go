@@ -17,12 +17,8 @@ const maxFaultBytes = 4 << 10
 // wireReport turns an engine's report into the wire form.
 func (w *Worker) wireReport(l gavelapi.Lease, r *judge.Report, stages map[string]int64) gavelapi.Report {
 	out := gavelapi.Report{
-		Verdict: string(r.Verdict),
-		Compile: gavelapi.CompileInfo{
-			Log: r.Compile.Log, LogCut: r.Compile.LogCut, Reason: string(r.Compile.Fired),
-			CPUUS: r.Compile.CPU.Microseconds(), WallUS: r.Compile.Wall.Microseconds(),
-			Cached: r.Compile.Cached, Precompiled: r.Compile.Precompiled,
-		},
+		Verdict:    string(r.Verdict),
+		Compile:    wireCompile(r.Compile),
 		Tests:      make([]gavelapi.TestResult, 0, len(r.Tests)),
 		Limits:     l.Limits,
 		Provenance: w.provenance(l, stages),
@@ -45,6 +41,38 @@ func (w *Worker) wireReport(l gavelapi.Lease, r *judge.Report, stages map[string
 		out.CPUUS = max(out.CPUUS, row.CPUUS)
 		out.WallUS = max(out.WallUS, row.WallUS)
 		out.MemoryBytes = max(out.MemoryBytes, row.MemoryBytes)
+	}
+	return out
+}
+
+func wireCompile(c judge.Compile) gavelapi.CompileInfo {
+	return gavelapi.CompileInfo{
+		Log: c.Log, LogCut: c.LogCut, Reason: string(c.Fired),
+		CPUUS: c.CPU.Microseconds(), WallUS: c.Wall.Microseconds(),
+		Cached: c.Cached, Precompiled: c.Precompiled,
+	}
+}
+
+// wireRun turns a runner's report into the wire form. Outputs go as base64,
+// which carries every byte at a size that is known beforehand.
+func (w *Worker) wireRun(l gavelapi.Lease, r *judge.RunReport, stages map[string]int64) gavelapi.Report {
+	run := &gavelapi.RunReport{Compiled: r.Compile.OK, Results: make([]gavelapi.RunResult, 0, len(r.Results))}
+	out := gavelapi.Report{
+		Run: run, Compile: wireCompile(r.Compile), Tests: []gavelapi.TestResult{}, Limits: l.Limits, Provenance: w.provenance(l, stages),
+	}
+	out.Provenance.Toolchain = r.Toolchain
+	for name, d := range r.Stages {
+		out.Provenance.Stages[name] = d.Microseconds()
+	}
+	for _, t := range r.Results {
+		run.Results = append(run.Results, gavelapi.RunResult{
+			Ended: string(t.Ended), ExitCode: t.ExitCode, Signal: t.Signal, Message: t.Message,
+			CPUUS: t.CPU.Microseconds(), WallUS: t.Wall.Microseconds(), MemoryBytes: t.MemoryBytes,
+			StdoutBase64: t.Stdout, StdoutCut: t.StdoutCut, StderrBase64: t.Stderr, StderrCut: t.StderrCut,
+		})
+		out.CPUUS = max(out.CPUUS, t.CPU.Microseconds())
+		out.WallUS = max(out.WallUS, t.Wall.Microseconds())
+		out.MemoryBytes = max(out.MemoryBytes, t.MemoryBytes)
 	}
 	return out
 }
@@ -101,16 +129,29 @@ func task(l gavelapi.Lease) judge.Task {
 	if l.StopRule == string(judge.StopAll) {
 		stop = judge.StopAll
 	}
-	us := func(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
-	var more []judge.SourceFile
+	return judge.Task{
+		Source: l.Source, More: moreFiles(l), SourceName: l.SourceName, Language: l.Language, Stop: stop, Limits: limits(l),
+	}
+}
+
+// runTask is the same of a lease of kind run.
+func runTask(l gavelapi.Lease) judge.RunTask {
+	return judge.RunTask{
+		Source: l.Source, More: moreFiles(l), SourceName: l.SourceName, Language: l.Language, Inputs: l.Run.Inputs, Limits: limits(l),
+	}
+}
+
+func moreFiles(l gavelapi.Lease) (more []judge.SourceFile) {
 	for _, f := range l.Files {
 		more = append(more, judge.SourceFile{Name: f.Name, Text: f.Content})
 	}
-	return judge.Task{
-		Source: l.Source, More: more, SourceName: l.SourceName, Language: l.Language, Stop: stop,
-		Limits: judge.Limits{
-			CPU: us(l.Limits.CPUUS), Wall: us(l.Limits.WallUS), MemoryBytes: l.Limits.MemoryBytes,
-			OutputBytes: l.Limits.OutputBytes, Processes: l.Limits.Processes,
-		},
+	return more
+}
+
+func limits(l gavelapi.Lease) judge.Limits {
+	us := func(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
+	return judge.Limits{
+		CPU: us(l.Limits.CPUUS), Wall: us(l.Limits.WallUS), MemoryBytes: l.Limits.MemoryBytes,
+		OutputBytes: l.Limits.OutputBytes, Processes: l.Limits.Processes,
 	}
 }

@@ -82,6 +82,9 @@ func (r *run) judge(ctx context.Context) (*gavelapi.Report, error) {
 		return nil, context.Cause(ctx)
 	}
 	lap("confirm")
+	if r.lease.Run != nil {
+		return r.try(ctx, lap)
+	}
 	pkg, done, err := r.w.cache.get(ctx, r.lease.PackageDigest)
 	if err != nil {
 		return nil, err
@@ -98,7 +101,9 @@ func (r *run) judge(ctx context.Context) (*gavelapi.Report, error) {
 	t.Package = pkg
 	bound := wallBound(r.lease.Limits, pkg.Manifest, r.w.cfg.CompileWall(t.Language), r.w.cfg.Slack)
 	r.show(&gavelapi.Progress{Phase: string(judge.PhaseCompiling), TestsTotal: len(pkg.Manifest.Tests)})
-	rep, err := r.evaluate(ctx, t, bound)
+	rep, err := evaluate(ctx, r, bound, func(progress func(judge.Progress)) (*judge.Report, error) {
+		return r.w.cfg.Judge.Judge(ctx, t, progress)
+	})
 	lap("judge")
 	if err != nil {
 		return nil, err
@@ -110,18 +115,41 @@ func (r *run) judge(ctx context.Context) (*gavelapi.Report, error) {
 	return &wire, nil
 }
 
-// evaluate runs the engine. It stops waiting for an engine that ignores the
-// end of its context, so that one hanging run cannot hang the agent.
-func (r *run) evaluate(ctx context.Context, t judge.Task, bound time.Duration) (*judge.Report, error) {
+// try does a lease of kind run.
+func (r *run) try(ctx context.Context, lap func(string)) (*gavelapi.Report, error) {
+	r.unuse = func() {}
+	if r.w.cfg.Runner == nil {
+		return nil, hostFault("this worker does no runs", errors.New("it did not offer to"))
+	}
+	t := runTask(r.lease)
+	r.show(&gavelapi.Progress{Phase: string(judge.PhaseCompiling), TestsTotal: len(t.Inputs)})
+	bound := runBound(r.lease.Limits, len(t.Inputs), r.w.cfg.CompileWall(t.Language), r.w.cfg.Slack)
+	rep, err := evaluate(ctx, r, bound, func(progress func(judge.Progress)) (*judge.RunReport, error) {
+		return r.w.cfg.Runner.Run(ctx, t, progress)
+	})
+	lap("judge")
+	if err != nil {
+		return nil, err
+	}
+	if rep.Compile.OK && len(rep.Results) != len(t.Inputs) {
+		return nil, hostFault("the engine's answer is unusable", fmt.Errorf("%d results of %d inputs", len(rep.Results), len(t.Inputs)))
+	}
+	wire := r.w.wireRun(r.lease, rep, r.stages)
+	return &wire, nil
+}
+
+// evaluate runs the engine by do. It stops waiting for an engine that ignores
+// the end of its context, so that one hanging run cannot hang the agent.
+func evaluate[R any](ctx context.Context, r *run, bound time.Duration, do func(func(judge.Progress)) (*R, error)) (*R, error) {
 	type outcome struct {
-		rep *judge.Report
+		rep *R
 		err error
 	}
 	result := make(chan outcome, 1)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		rep, err := r.engine(ctx, t)
+		rep, err := guarded(r, do)
 		result <- outcome{rep, err}
 	}()
 	stuck := r.w.clk.After(bound)
@@ -146,16 +174,16 @@ func (r *run) evaluate(ctx context.Context, t judge.Task, bound time.Duration) (
 	}
 }
 
-// engine turns a panic into a fault: one broken job must not take the other
+// guarded turns a panic into a fault: one broken job must not take the other
 // slots with it.
-func (r *run) engine(ctx context.Context, t judge.Task) (rep *judge.Report, err error) {
+func guarded[R any](r *run, do func(func(judge.Progress)) (*R, error)) (rep *R, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			r.log.Error("the engine panicked", "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 			rep, err = nil, hostFault("the engine panicked; the worker's log has the stack", fmt.Errorf("%v", p))
 		}
 	}()
-	return r.w.cfg.Judge.Judge(ctx, t, func(p judge.Progress) {
+	return do(func(p judge.Progress) {
 		r.show(&gavelapi.Progress{Phase: string(p.Phase), TestsDone: p.TestsDone, TestsTotal: p.TestsTotal})
 	})
 }

@@ -69,6 +69,7 @@ type Fake struct {
 	brakes   []gavelapi.Brake
 	audit    []gavelapi.AuditEntry
 	hours    map[string]gavelapi.PlannedHours // by worker
+	runs     []fakeRun
 	released bool
 	recorded bool
 	reset    bool

@@ -217,17 +217,23 @@ with dead as (
    order by j.id for update skip locked
 ), ended as (
   delete from jobs j using dead d where j.id = d.id
-  returning j.id, j.lease_gen, j.judging_id, j.submission_id, j.worker_id
+  returning j.id, j.lease_gen, j.judging_id, j.submission_id, j.worker_id, j.kind, j.work_id
 ), judged as (
   update judgings g set state = 'system_error', fault = $4, lease_gen = e.lease_gen, worker_id = e.worker_id, finished_at = now()
     from ended e where g.id = e.judging_id and g.state = 'open'
   returning g.id
+), ran as (
+  update runs r set state = 'system_error', fault = $4, lease_gen = e.lease_gen, worker_id = e.worker_id,
+         finished_at = now(), expires_at = now() + r.keep
+    from ended e where e.kind = 'run' and r.id = e.work_id and r.state = 'open'
+  returning r.id
 ), closed as (
   update attempts a set outcome = 'expired', ended_at = now()
     from ended e where a.job_id = e.id and a.lease_gen = e.lease_gen
   returning a.job_id
 )
-select e.id as job_id, coalesce(e.submission_id, 0)::bigint as submission_id, (select count(*) from judged) as judgings, (select count(*) from closed) as attempts
+select e.id as job_id, coalesce(e.submission_id, 0)::bigint as submission_id, e.kind, coalesce(e.work_id, 0)::bigint as work_id,
+       (select count(*) from judged) as judgings, (select count(*) from ran) as runs, (select count(*) from closed) as attempts
   from ended e
 `
 
@@ -241,7 +247,10 @@ type GiveUpExpiredParams struct {
 type GiveUpExpiredRow struct {
 	JobID        int64
 	SubmissionID int64
+	Kind         string
+	WorkID       int64
 	Judgings     int64
+	Runs         int64
 	Attempts     int64
 }
 
@@ -263,7 +272,10 @@ func (q *Queries) GiveUpExpired(ctx context.Context, db DBTX, arg *GiveUpExpired
 		if err := rows.Scan(
 			&i.JobID,
 			&i.SubmissionID,
+			&i.Kind,
+			&i.WorkID,
 			&i.Judgings,
+			&i.Runs,
 			&i.Attempts,
 		); err != nil {
 			return nil, err
@@ -282,19 +294,26 @@ with ended as (
    where j.id = $1::bigint and j.state = 'leased'
      and j.lease_token = $2::uuid and j.worker_id = $3::bigint
      and j.attempts >= $4::int
-  returning j.id, j.lease_gen, j.judging_id, j.submission_id
+  returning j.id, j.lease_gen, j.judging_id, j.submission_id, j.kind, j.work_id
 ), judged as (
   update judgings g
      set state = 'system_error', fault = $5, compile = $6, provenance = $7,
          lease_gen = e.lease_gen, worker_id = $3::bigint, finished_at = now()
     from ended e where g.id = e.judging_id and g.state = 'open'
   returning g.id
+), ran as (
+  update runs r
+     set state = 'system_error', fault = $5, compile = $6, provenance = $7,
+         lease_gen = e.lease_gen, worker_id = $3::bigint, finished_at = now(), expires_at = now() + r.keep
+    from ended e where e.kind = 'run' and r.id = e.work_id and r.state = 'open'
+  returning r.id
 ), closed as (
   update attempts a set outcome = 'failed', ended_at = now(), blame = $8, message = $9
     from ended e where a.job_id = e.id and a.lease_gen = e.lease_gen
   returning a.job_id
 )
-select e.id as job_id, coalesce(e.submission_id, 0)::bigint as submission_id, (select count(*) from judged) as judgings, (select count(*) from closed) as attempts
+select e.id as job_id, coalesce(e.submission_id, 0)::bigint as submission_id, (select count(*) from judged) as judgings,
+       (select count(*) from ran) as runs, (select count(*) from closed) as attempts
   from ended e
 `
 
@@ -314,6 +333,7 @@ type GiveUpFailedRow struct {
 	JobID        int64
 	SubmissionID int64
 	Judgings     int64
+	Runs         int64
 	Attempts     int64
 }
 
@@ -341,6 +361,7 @@ func (q *Queries) GiveUpFailed(ctx context.Context, db DBTX, arg *GiveUpFailedPa
 			&i.JobID,
 			&i.SubmissionID,
 			&i.Judgings,
+			&i.Runs,
 			&i.Attempts,
 		); err != nil {
 			return nil, err
@@ -757,6 +778,7 @@ with input as (
   delete from jobs j using located l
    where j.id = any($1::bigint[]) and j.id = l.job_id and j.id = l.id
      and j.state = 'leased' and j.lease_token = l.lease_token and j.worker_id = l.worker_id
+     and j.judging_id is not null -- a verdict on other work is none
   returning j.id, j.lease_gen, j.lease_token, j.judging_id, j.submission_id
 ), judged as (
   update judgings g
@@ -913,14 +935,15 @@ with dead as (
          worker_id = null, session = null, request_id = null,
          attempts = case when d.confirmed then j.attempts else j.attempts - 1 end
     from dead d where j.id = d.id
-  returning j.id, j.lease_gen, d.confirmed, j.submission_id
+  returning j.id, j.lease_gen, d.confirmed, j.submission_id, j.kind, j.work_id
 ), closed as (
   update attempts a
      set outcome = case when r.confirmed then 'expired' else 'undelivered' end, ended_at = now()
     from returned r where a.job_id = r.id and a.lease_gen = r.lease_gen
   returning a.job_id
 )
-select r.id as job_id, r.lease_gen, r.confirmed, coalesce(r.submission_id, 0)::bigint as submission_id, (select count(*) from closed) as attempts from returned r
+select r.id as job_id, r.lease_gen, r.confirmed, coalesce(r.submission_id, 0)::bigint as submission_id, r.kind,
+       coalesce(r.work_id, 0)::bigint as work_id, (select count(*) from closed) as attempts from returned r
 `
 
 type RequeueExpiredParams struct {
@@ -934,6 +957,8 @@ type RequeueExpiredRow struct {
 	LeaseGen     int64
 	Confirmed    bool
 	SubmissionID int64
+	Kind         string
+	WorkID       int64
 	Attempts     int64
 }
 
@@ -954,6 +979,8 @@ func (q *Queries) RequeueExpired(ctx context.Context, db DBTX, arg *RequeueExpir
 			&i.LeaseGen,
 			&i.Confirmed,
 			&i.SubmissionID,
+			&i.Kind,
+			&i.WorkID,
 			&i.Attempts,
 		); err != nil {
 			return nil, err

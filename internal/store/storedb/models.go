@@ -253,6 +253,33 @@ type Rejudge struct {
 	DecidedAt  *time.Time
 }
 
+type Run struct {
+	ID           int64
+	Language     string
+	Submitter    string
+	SourceName   string
+	Source       []byte
+	FileNames    []string
+	FileContents [][]byte
+	Inputs       [][]byte
+	Limits       json.RawMessage
+	State        string
+	Compile      json.RawMessage
+	Compiled     *bool
+	Results      json.RawMessage
+	Outputs      [][]byte
+	Errors       [][]byte
+	Fault        json.RawMessage
+	Provenance   json.RawMessage
+	LeaseGen     *int64
+	WorkerID     *int64
+	CreatedBy    *int64
+	Keep         time.Duration
+	CreatedAt    time.Time
+	FinishedAt   *time.Time
+	ExpiresAt    *time.Time
+}
+
 type Solf struct {
 	Submitter    string
 	ProblemID    int64

@@ -126,13 +126,16 @@ func New() *Arbiter {
 	}
 }
 
-// Submit queues a job for the package and returns its id.
+// Submit queues a job for the package and returns its id; with l.Run it is a
+// run, which has no package.
 func (a *Arbiter) Submit(digest string, l gavelapi.Lease) int64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	id := int64(len(a.jobs) + 1)
 	l.JobID, l.SubmissionID, l.PackageDigest, l.Kind = id, 1000+id, digest, "judge"
-	if l.StopRule == "" {
+	if l.Run != nil {
+		l.SubmissionID, l.Kind = 0, "run"
+	} else if l.StopRule == "" {
 		l.StopRule = "first"
 	}
 	if l.Limits == (gavelapi.Limits{}) {
