@@ -72,7 +72,7 @@ func outcomeOf(run gavelapi.Run, source []byte, inputs []gavelapi.RunInput) gave
 	}
 	run.Compiled = true
 	for _, in := range inputs {
-		r := gavelapi.RunResult{Ended: gavelapi.EndedExit, CPUUS: 1500, WallUS: 2500, MemoryBytes: 3 << 20, }
+		r := gavelapi.RunResult{Ended: gavelapi.EndedExit, CPUUS: 1500, WallUS: 2500, MemoryBytes: 3 << 20}
 		if text := says("stderr"); text != "" {
 			r.Stderr = text + "\n"
 		}
