@@ -372,8 +372,8 @@ func TestALargeRejudgeAmongLiveWork(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				if len(leases) == 0 {
-					return
+				if len(leases) == 0 && s.number("select count(*) from jobs where state = 'pending'") == 0 {
+					return // and not because the rejudge has as many out as it may
 				}
 				var each sync.WaitGroup
 				for _, l := range leases {

@@ -41,7 +41,7 @@ func TestWhenAPartFailsTheOthersAreStopped(t *testing.T) {
 	for _, tt := range []struct{ name, worker, listen, text, last string }{
 		{"the address cannot be", "/bin/false", "nonsense", "cannot listen", "starting the arbiter"},
 		{"no worker program", filepath.Join(dir, "none"), "127.0.0.1:0", "is not there", "starting a worker"},
-		{"the worker refuses to start", "/bin/false", "127.0.0.1:0", "the worker could not start", "waiting for the worker's self-test"},
+		{"the worker refuses to start", "/bin/false", "127.0.0.1:0", "the worker cannot start", "waiting for the worker's self-test"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			view := &steps{}
