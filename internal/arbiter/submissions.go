@@ -112,7 +112,7 @@ func (a *Arbiter) Submission(ctx context.Context, id int64, wait time.Duration) 
 // awaitChange reads again, when told of a change and now and then without, until
 // something has changed or the wait is over.
 func awaitChange[T any](ctx context.Context, a *Arbiter, first T, changed <-chan struct{}, wait time.Duration, read func() (T, error), different func(T) bool) (T, error) {
-	now, err := first, error(nil)
+	now := first
 	deadline := a.clock.After(wait)
 	for {
 		select {
@@ -125,6 +125,7 @@ func awaitChange[T any](ctx context.Context, a *Arbiter, first T, changed <-chan
 		case <-ctx.Done():
 			return now, context.Cause(ctx)
 		}
+		var err error
 		if now, err = read(); err != nil || different(now) {
 			return now, err
 		}

@@ -67,13 +67,14 @@ func TestProgramsRunOnInputs(t *testing.T) {
 		!strings.Contains(errs, "ZeroDivisionError") || !strings.Contains(errs, "exit code 1") {
 		t.Errorf("run-time error: %q, %s", out, errs)
 	}
-	if _, errs := s.tryOut(9, write(t, "loop.cpp", "int main(){for(volatile int i=0;;i++);}"), "-l", "cpp17", "--time", "300ms"); !strings.Contains(errs, "more than its 300 ms of CPU time") {
+	if _, errs := s.tryOut(9, write(t, "loop.cpp", "int main(){for(volatile int i=0;;i++);}"), "-l", "cpp17", "--time", "300ms"); !strings.Contains(errs, "more than its 300 ms of CPU time") &&
+		!strings.Contains(errs, "took longer than 1600 ms") { // on a machine that is busy with other things
 		t.Errorf("endless loop: %s", errs)
 	}
 	if out, errs := s.tryOut(9, write(t, "broken.cpp", "int main( {"), "-l", "cpp17"); out != "" || !strings.Contains(errs, "error:") {
 		t.Errorf("compile error: %q %s", out, errs)
 	}
-	s.tryOut(1, cat, "-l", "cpp17", "--memory", "100000")
+	s.tryOut(2, cat, "-l", "cpp17", "--memory", "100000")
 
 	// One slot is busy, so the second of a user's waits and the third is too much.
 	slow := gavelapi.NewRun{Language: "cpp17", Source: slowEcho, User: "ann", Limits: gavelapi.RunLimits{CPUUS: 9_000_000}}
