@@ -319,3 +319,22 @@ func TestEveryCommandHasEveryForm(t *testing.T) {
 		}
 	}
 }
+
+func TestArgumentsThatAreNotUTF8AreRefusedBeforeAnythingIsSent(t *testing.T) {
+	file := sourceFile(t, "# verdict: AC\n")
+	for _, args := range [][]string{
+		{"submit", file, "-p", "aplusb", "--user", "ann\xff"},
+		{"submit", file + "\xff", "-p", "aplusb"},
+		{"run", file, "--user=ann\xff"},
+		{"rejudge", "start", "-p", "aplusb", "--reason", "ann\xff"},
+	} {
+		s := newStage()
+		s.fake.Before(func(_ context.Context, method string) error {
+			t.Errorf("%q: %s was called", args, method)
+			return nil
+		})
+		if code := s.run(t.Context(), args...); code != cli.ExitUsage || !strings.Contains(s.err.String(), `\xff" is not UTF-8`) || !strings.Contains(s.err.String(), "hint: give it in UTF-8") {
+			t.Errorf("%q: exit code %d, %s", args, code, &s.err)
+		}
+	}
+}

@@ -6,9 +6,11 @@ package cmdline
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"regexp"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/alecthomas/kong"
 )
@@ -45,6 +47,12 @@ func (p Program) Run(grammar any, args []string, report func(error) int) (code i
 		// Whoever asks for nothing is shown what there is. It is no result, though.
 		args, help = []string{"--help"}, p.Err
 		defer func() { code = ExitUsage }()
+	}
+	for _, arg := range args {
+		// kong would put replacement characters for the bytes: another name.
+		if !utf8.ValidString(arg) {
+			return report(&Usage{Message: fmt.Sprintf("the argument %q is not UTF-8", arg), Hint: "give it in UTF-8; rename a file whose name is not"})
+		}
 	}
 	parser, err := kong.New(grammar, append([]kong.Option{
 		kong.Name(p.Name),

@@ -38,6 +38,7 @@ func TestTheFrame(t *testing.T) {
 		{"show 1", 9, "", "shown"},
 		{"sho", 2, "", `did you mean "show"`},
 		{"show -n -1", 2, "", "--count cannot be negative, and -1 is (prog show --help shows the usage)"},
+		{"show a\xff", 2, "", `the argument "a\xff" is not UTF-8 (give it in UTF-8`},
 		{"show -1", 2, "", "-1 is no number that anything has: numbers start at 1"},
 		{"show --rule odd", 2, "", `--rule must be one of "first","all" but got "odd"`},
 	} {

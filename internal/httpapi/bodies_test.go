@@ -62,6 +62,12 @@ func TestSources(t *testing.T) {
 		"bytes that are not UTF-8":            {"\"source\":\"a\xff\"", 422, "body.source"},
 		"half a surrogate pair":               {`"source":"a\ud800"`, 422, "body.source"},
 		"NUL in another field":                {`"source":"a","user":"u\u0000"`, 422, "body.user"},
+		"half a pair in the user's name":      {`"source":"a","user":"u\ud800"`, 422, "body.user"},
+		"half a pair before another escape":   {`"source":"a","user":"\uFFFD\ud800\n"`, 422, "body.user"},
+		"a user's name that is not UTF-8":     {"\"source\":\"a\",\"user\":\"u\xff\"", 422, "body.user"},
+		"half a pair in the source's name":    {`"source_base64":"YQ==","source_name":"a\udc00.c"`, 422, "body.source_name"},
+		"a source's name that is not UTF-8":   {"\"source_base64\":\"YQ==\",\"source_name\":\"a\xff.c\"", 422, "body.source_name"},
+		"a user's name of whole pairs":        {`"source":"a","user":"\\ud800 \ud83d\ude00 \uFFFD"`, 201, ""},
 		"base64 that is none":                 {`"source_base64":"***"`, 422, "body"},
 		"a stop rule that does not exist":     {`"source":"a","stop_rule":"never"`, 422, "body.stop_rule"},
 		"a field that this version lacks":     {`"source":"a","future":{"x":1}`, 201, ""},
@@ -93,6 +99,19 @@ func TestSources(t *testing.T) {
 				t.Errorf("errors %+v, hint %q; want location %s", p.Errors, p.Hint, tc.field)
 			}
 		})
+	}
+}
+
+func TestNamesOfRunsThatAreNoText(t *testing.T) {
+	r := newRig(t)
+	for field, body := range map[string]string{
+		"body.user":        "{\"language\":\"c\",\"source_base64\":\"YQ==\",\"user\":\"u\xff\"}",
+		"body.source_name": `{"language":"c","source_base64":"YQ==","source_name":"a\ud800.c"}`,
+	} {
+		p := r.problem(call{method: "POST", path: "/v1/runs", token: apitest.SiteToken, body: body}, 422, apperr.Invalid)
+		if len(p.Errors) != 1 || p.Errors[0].Location != field || p.Hint == "" {
+			t.Errorf("errors %+v, hint %q; want location %s", p.Errors, p.Hint, field)
+		}
 	}
 }
 

@@ -36,6 +36,9 @@ func (s *server) runRoutes() {
 		Errors: []int{http.StatusUnprocessableEntity, http.StatusTooManyRequests},
 	}, func(ctx context.Context, p auth.Principal, in *runInput) (*runOutput, error) {
 		n := in.Body
+		if err := checkNames(in.RawBody, n.User, n.SourceName); err != nil {
+			return nil, err
+		}
 		err := checkSource(in.RawBody, gavelapi.NewSubmission{Source: n.Source, SourceBase64: n.SourceBase64, Files: n.Files}, n.Inputs...)
 		if err != nil {
 			return nil, err

@@ -131,6 +131,9 @@ func (s *server) createSubmission(ctx context.Context, p auth.Principal, in *cre
 	if err := checkKey(in.Key, in.emptyKey); err != nil {
 		return nil, err
 	}
+	if err := checkNames(in.RawBody, in.Body.User, in.Body.SourceName); err != nil {
+		return nil, err
+	}
 	if err := checkSource(in.RawBody, in.Body); err != nil {
 		return nil, err
 	}

@@ -2,8 +2,11 @@ package httpapi
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
+	"unicode/utf16"
 	"unicode/utf8"
 
 	"github.com/gavel-oj/gavel/gavelapi"
@@ -66,10 +69,12 @@ func nulError(field string) error {
 		"the source contains NUL bytes").At(field)
 }
 
+// replacement is what decoding puts for what it cannot read.
+const replacement = "\uFFFD"
+
 // lostText says whether decoding raw put replacement characters into texts that
 // it did not have: it was no UTF-8, or had escapes of half a surrogate pair.
 func lostText(raw []byte, texts []string) bool {
-	const replacement = "\uFFFD"
 	if len(texts) > 0 && !utf8.Valid(raw) {
 		return true
 	}
@@ -78,4 +83,62 @@ func lostText(raw []byte, texts []string) bool {
 		got += strings.Count(t, replacement)
 	}
 	return got > 0 && got > bytes.Count(raw, []byte(replacement))+bytes.Count(bytes.ToLower(raw), []byte(`\ufffd`))
+}
+
+// checkNames refuses names that decoding changed: whoever sent them would not
+// find the submission under them. raw is the body as it came.
+func checkNames(raw []byte, user, sourceName string) error {
+	if !strings.Contains(user+sourceName, replacement) {
+		return nil // decoding replaced nothing
+	}
+	var sent struct {
+		User       json.RawMessage `json:"user"`
+		SourceName json.RawMessage `json:"source_name"`
+	}
+	if err := json.Unmarshal(raw, &sent); err != nil {
+		return apperr.New(apperr.Malformed, "send JSON", "the body cannot be read").At("body")
+	}
+	for _, f := range []struct {
+		name string
+		text []byte
+	}{{"user", sent.User}, {"source_name", sent.SourceName}} {
+		if !exactText(f.text) {
+			return apperr.New(apperr.Invalid, "send text in UTF-8, with both halves of each surrogate pair", "the text is not valid UTF-8").At("body." + f.name)
+		}
+	}
+	return nil
+}
+
+// exactText says whether a string of JSON is decoded as it was meant: it is
+// UTF-8, and no escape is half of a surrogate pair.
+func exactText(literal []byte) bool {
+	if !utf8.Valid(literal) {
+		return false
+	}
+	unit := func(at int) rune {
+		if at+6 > len(literal) || literal[at] != '\\' || literal[at+1] != 'u' {
+			return -1
+		}
+		v, err := strconv.ParseUint(string(literal[at+2:at+6]), 16, 16)
+		if err != nil {
+			return -1
+		}
+		return rune(v)
+	}
+	for i := 0; i < len(literal); i++ {
+		if literal[i] != '\\' {
+			continue
+		}
+		switch u := unit(i); {
+		case u < 0:
+			i++ // another escape, of two bytes
+		case !utf16.IsSurrogate(u):
+			i += 5
+		case utf16.DecodeRune(u, unit(i+6)) == utf8.RuneError:
+			return false
+		default:
+			i += 11
+		}
+	}
+	return true
 }

@@ -33,7 +33,8 @@ func checkURL(r *http.Request) error {
 }
 
 // checkText refuses NUL bytes in the strings of a decoded body, naming the
-// field. (Bytes that are not UTF-8 were replaced by decoding already.)
+// field. (Bytes that are not UTF-8 were replaced by decoding already: checkNames
+// and checkSource look at the body as it came.)
 func checkText(body reflect.Value) error {
 	path := nulPath(body, "body")
 	switch {
