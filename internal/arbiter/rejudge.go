@@ -24,7 +24,7 @@ func (a *Arbiter) StartRejudge(ctx context.Context, p auth.Principal, n gavelapi
 	if len(f.Submissions) == 0 && f.Problem == "" && f.User == "" && f.Language == "" && f.Verdict == "" && !f.Outdated && !f.All {
 		return gavelapi.Rejudge{}, apperr.New(apperr.Invalid, "name a problem, a user, submissions …, or everything with all: true", "the filter is empty: it selects nothing").At("body.filter")
 	}
-	if err := a.knowFilter(ctx, f.Problem, "", "body.filter"); err != nil {
+	if err := a.knowFilter(ctx, f.Problem, f.Language, "body.filter"); err != nil {
 		return gavelapi.Rejudge{}, err
 	}
 	planned, err := a.plan(ctx, p, n)

@@ -300,9 +300,28 @@ func TestFiltersByWhatDoesNotExistAreRefused(t *testing.T) {
 	if list, err := s.Submissions(t.Context(), httpapi.SubmissionFilter{Problem: "p", Language: "c", Limit: 5}); err != nil || len(list.Submissions) != 0 {
 		t.Errorf("of what is there but has none: %+v, %v", list, err)
 	}
-	_, err := s.StartRejudge(t.Context(), s.admin, gavelapi.NewRejudge{Filter: gavelapi.RejudgeFilter{Problem: "nosuch"}, Reason: "x"})
-	if apperr.CodeOf(err) != apperr.NotFound {
-		t.Errorf("rejudging: %v", err)
+	for name, f := range map[string]gavelapi.RejudgeFilter{
+		`no problem "nosuch"`:  {Problem: "nosuch"},
+		`no language "nosuch"`: {Language: "nosuch", Problem: "p"},
+	} {
+		if _, err := s.StartRejudge(t.Context(), s.admin, gavelapi.NewRejudge{Filter: f, Reason: "x"}); apperr.CodeOf(err) != apperr.NotFound || !strings.Contains(err.Error(), name) {
+			t.Errorf("rejudging: %v, want %s", err, name)
+		}
+	}
+}
+
+func TestSubmissionsThatDoNotExistAreLeftOutByName(t *testing.T) {
+	s := newStand(t, quick)
+	w := s.worker("w", 1, "c")
+	there := s.submit("c")
+	w.judge("AC")
+	none := []gavelapi.RejudgeSkipped{{SubmissionID: 9998, Reason: "there is no such submission"}, {SubmissionID: 9999, Reason: "there is no such submission"}}
+	r := s.rejudge(gavelapi.RejudgeFilter{Submissions: []int64{9999, there.ID, 9998, 9999}}, "later")
+	if diff := cmp.Diff(none, r.Skipped); diff != "" || r.Total != 1 {
+		t.Errorf("total %d; skipped (-want +got):\n%s", r.Total, diff)
+	}
+	if r = s.rejudge(gavelapi.RejudgeFilter{Submissions: []int64{9998, 9999}}, "later"); r.Total != 0 || len(r.Skipped) != 2 {
+		t.Errorf("only such ones: %s", asJSON(r))
 	}
 }
 

@@ -56,6 +56,9 @@ func (cmd *RejudgeStartCmd) Run(app *App) error {
 	for _, s := range r.Skipped {
 		app.note("left out: submission %d: %s", s.SubmissionID, s.Reason)
 	}
+	if r.Total == 0 {
+		app.note("warning: nothing is judged again: no submission was selected and could be taken")
+	}
 	if cmd.Wait {
 		if r, err = app.awaitRejudge(c, r); err != nil {
 			return err

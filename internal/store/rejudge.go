@@ -57,6 +57,9 @@ func (db *DB) Rejudge(ctx context.Context, n NewRejudge) (Planned, error) {
 		if len(rows) > MaxRejudge {
 			return ErrTooMany
 		}
+		if out.Skipped, err = db.missing(ctx, tx, n.Filter.Ids); err != nil {
+			return err
+		}
 		var insert storedb.InsertRejudgingsParams
 		var keepless []int64 // submissions without a verdict to keep
 		for _, r := range rows {
@@ -87,6 +90,21 @@ func (db *DB) Rejudge(ctx context.Context, n NewRejudge) (Planned, error) {
 		return db.insertRejudge(ctx, tx, n, insert, keepless, &out)
 	})
 	return out, err
+}
+
+// missing names the submissions that were asked for and are none.
+func (db *DB) missing(ctx context.Context, tx pgx.Tx, ids []int64) (skipped []Skipped, err error) {
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	none, err := db.Q.MissingSubmissions(ctx, tx, ids)
+	if err != nil {
+		return nil, fmt.Errorf("look for submissions: %w", err)
+	}
+	for _, id := range none {
+		skipped = append(skipped, Skipped{id, "there is no such submission"})
+	}
+	return skipped, nil
 }
 
 // ErrTooMany says that a filter selects more than MaxRejudge submissions.

@@ -9,7 +9,7 @@ import (
 )
 
 // StartRejudge implements httpapi.Service. A rejudge of a Fake selects every
-// submission, changes AC to WA, and is ready the second time it is read.
+// submission, leaves out numbers that none has, changes AC to WA, and is ready the second time it is read.
 func (f *Fake) StartRejudge(ctx context.Context, _ auth.Principal, n gavelapi.NewRejudge) (gavelapi.Rejudge, error) {
 	if err := f.enter(ctx, "StartRejudge"); err != nil {
 		return gavelapi.Rejudge{}, err
@@ -22,6 +22,16 @@ func (f *Fake) StartRejudge(ctx context.Context, _ auth.Principal, n gavelapi.Ne
 	}
 	if r.Apply == "" {
 		r.Apply = "later"
+	}
+	missing := 0
+	for _, id := range n.Filter.Submissions {
+		if id > int64(len(f.subs)) {
+			missing++
+			r.Skipped = append(r.Skipped, gavelapi.RejudgeSkipped{SubmissionID: id, Reason: "there is no such submission"})
+		}
+	}
+	if missing > 0 && missing == len(n.Filter.Submissions) {
+		r.Total = 0
 	}
 	f.rejudges = append(f.rejudges, r)
 	return r, nil

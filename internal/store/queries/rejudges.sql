@@ -25,6 +25,14 @@ select s.id, s.problem_id, s.language, s.submitter, s.current_judging_id, p.name
  limit sqlc.arg(max_rows)::int
    for update of s;
 
+-- name: MissingSubmissions :many
+-- Which of these numbers no submission has.
+select n.id::bigint as id
+  from unnest(@ids::bigint[]) as n(id)
+ where not exists (select 1 from submissions s where s.id = n.id)
+ group by n.id
+ order by n.id;
+
 -- name: SupersedeOpenJobs :many
 -- The open jobs of submissions that are rejudged: their leases are fenced
 -- because the rows are gone, their judgings end as cancelled.

@@ -517,6 +517,35 @@ func (q *Queries) MakeCurrent(ctx context.Context, db DBTX, arg *MakeCurrentPara
 	return result.RowsAffected(), nil
 }
 
+const missingSubmissions = `-- name: MissingSubmissions :many
+select n.id::bigint as id
+  from unnest($1::bigint[]) as n(id)
+ where not exists (select 1 from submissions s where s.id = n.id)
+ group by n.id
+ order by n.id
+`
+
+// Which of these numbers no submission has.
+func (q *Queries) MissingSubmissions(ctx context.Context, db DBTX, ids []int64) ([]int64, error) {
+	rows, err := db.Query(ctx, missingSubmissions, ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []int64
+	for rows.Next() {
+		var id int64
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const rejudgeByID = `-- name: RejudgeByID :one
 select r.id, r.reason, r.filter, r.auto_apply, r.state, r.total, r.skipped, r.created_by, r.created_at, r.finished_at, r.decided_at, (select count(*) from judgings g where g.rejudge_id = r.id and g.state <> 'open') as done,
        (select count(*) from judgings g join judgings o on o.id = g.previous_judging_id
