@@ -112,8 +112,8 @@ func resultAnswerLost(t *T) {
 	s.until(30*time.Second, "the worker has its answer", func() bool { return line.lostSoFar() == 3 && len(s.outbox("one")) == 0 })
 	s.wantAttempts(id, "completed")
 	t.did("the worker reported four times and was answered once")
-	hand := s.caller("hand", "", 1)
-	id = s.submit("by hand")
+	hand := s.caller("hand", "", 1, handLanguage) // which the worker does not take
+	id = s.handIn(s.api)
 	l := hand.take(10 * time.Second)
 	hand.wantReport(l.LeaseToken, "AC", gavelapi.OutcomeRecorded)
 	var wg sync.WaitGroup
