@@ -16,6 +16,7 @@ import (
 	"github.com/gavel-oj/gavel/client"
 	"github.com/gavel-oj/gavel/gavelapi"
 	"github.com/gavel-oj/gavel/internal/apperr"
+	"github.com/gavel-oj/gavel/internal/cmdline"
 	"github.com/gavel-oj/gavel/internal/worker"
 )
 
@@ -124,7 +125,10 @@ func (s *settings) credentials(ctx context.Context, state *worker.State, log *sl
 }
 
 func readToken(name string) (string, error) {
-	f, err := os.Open(name)
+	f, err := cmdline.OpenFile(name)
+	if errors.Is(err, cmdline.ErrNoFile) {
+		return "", usage("name a file that holds the token alone", "the token cannot be read: %v", err)
+	}
 	if err != nil {
 		return "", err
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http/httptest"
 	"os"
 	"os/exec"
@@ -264,6 +265,23 @@ func TestRefusedTokenExitsSix(t *testing.T) {
 	p := start(t, []string{"GAVEL_WORKER_TOKEN=gvl_w_old"}, "run", "--url", srv.URL, "--state-dir", filepath.Join(t.TempDir(), "s"))
 	if code := p.exit(t, time.Minute); code != exitNotAllowed || !strings.Contains(p.text(), "hint: ") {
 		t.Errorf("exit code %d", code)
+	}
+}
+
+func TestATokenFileThatIsAPipeIsRefusedAndNotWaitedFor(t *testing.T) {
+	fifo := filepath.Join(t.TempDir(), "fifo")
+	if err := unix.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	late := time.AfterFunc(20*time.Second, func() { // lets a reader that waits go
+		if f, err := os.OpenFile(fifo, os.O_WRONLY|unix.O_NONBLOCK, 0); err == nil {
+			f.Close()
+		}
+	})
+	defer late.Stop()
+	_, err := readToken(fifo)
+	if f, ok := errors.AsType[*failure](err); !ok || f.code != exitUsage || !strings.Contains(f.message, "not a regular file") {
+		t.Errorf("%v", err)
 	}
 }
 

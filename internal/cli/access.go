@@ -7,9 +7,10 @@ import (
 	"io/fs"
 	"net"
 	"net/url"
-	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/gavel-oj/gavel/internal/cmdline"
 )
 
 // DefaultURL is where `gavel up` listens unless told otherwise.
@@ -61,7 +62,7 @@ func onThisMachine(address string) bool {
 }
 
 func readToken(name, what string) (string, error) {
-	f, err := os.Open(name)
+	f, err := cmdline.OpenFile(name)
 	if err != nil {
 		return "", withCause(err, usage("name a file that holds the token alone", "%s: cannot read %s: %s", what, name, reason(err)))
 	}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"strconv"
 	"time"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/gavel-oj/gavel/client"
 	"github.com/gavel-oj/gavel/gavelapi"
+	"github.com/gavel-oj/gavel/internal/cmdline"
 )
 
 // RunCmd is `gavel run`.
@@ -96,7 +96,7 @@ func (cmd *RunCmd) readInputs(stdin io.Reader, taken bool) (inputs []gavelapi.Ru
 }
 
 func readInput(path string) ([]byte, error) {
-	f, err := os.Open(path)
+	f, err := cmdline.OpenFile(path)
 	if err != nil {
 		return nil, err
 	}

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -334,6 +335,34 @@ func TestArgumentsThatAreNotUTF8AreRefusedBeforeAnythingIsSent(t *testing.T) {
 			return nil
 		})
 		if code := s.run(t.Context(), args...); code != cli.ExitUsage || !strings.Contains(s.err.String(), `\xff" is not UTF-8`) || !strings.Contains(s.err.String(), "hint: give it in UTF-8") {
+			t.Errorf("%q: exit code %d, %s", args, code, &s.err)
+		}
+	}
+}
+
+func TestWhatIsNoFileIsRefusedAndNotWaitedFor(t *testing.T) {
+	good := sourceFile(t, "# verdict: AC\n")
+	fifo := filepath.Join(filepath.Dir(good), "fifo.py")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	// Opened by a reader that waits, it would hold the test; so somebody comes
+	// to write when the test is late.
+	late := time.AfterFunc(20*time.Second, func() {
+		if f, err := os.OpenFile(fifo, os.O_WRONLY|syscall.O_NONBLOCK, 0); err == nil {
+			f.Close()
+		}
+	})
+	defer late.Stop()
+	for _, args := range [][]string{
+		{"submit", fifo, "-p", "aplusb"},
+		{"submit", good, fifo, "-p", "aplusb"},
+		{"run", good, "-i", fifo},
+		{"judge", filepath.Dir(good), fifo},
+		{"submission", "list", "--token-file", fifo},
+	} {
+		s := newStage()
+		if code := s.run(t.Context(), args...); code != cli.ExitUsage || !strings.Contains(s.err.String(), "fifo.py: it is not a regular file") || !strings.Contains(s.err.String(), "hint: ") {
 			t.Errorf("%q: exit code %d, %s", args, code, &s.err)
 		}
 	}

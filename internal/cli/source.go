@@ -9,9 +9,11 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"github.com/gavel-oj/gavel/client"
 	"github.com/gavel-oj/gavel/gavelapi"
+	"github.com/gavel-oj/gavel/internal/cmdline"
 	"github.com/gavel-oj/gavel/internal/language"
 )
 
@@ -80,7 +82,10 @@ func readSource(stdin io.Reader, name string) ([]byte, error) {
 }
 
 func readFile(name string) ([]byte, error) {
-	f, err := os.Open(name)
+	f, err := cmdline.OpenFile(name)
+	if errors.Is(err, syscall.EISDIR) {
+		return nil, usage("name its files, the main one first; a problem package is published with: gavel problem import", "%s is a directory", name)
+	}
 	if err != nil {
 		hint := "check the path"
 		if errors.Is(err, fs.ErrPermission) {
@@ -89,9 +94,6 @@ func readFile(name string) ([]byte, error) {
 		return nil, usage(hint, "cannot read %s: %s", name, reason(err))
 	}
 	defer f.Close()
-	if st, err := f.Stat(); err == nil && st.IsDir() {
-		return nil, usage("name its files, the main one first; a problem package is published with: gavel problem import", "%s is a directory", name)
-	}
 	return readText(f, name)
 }
 
