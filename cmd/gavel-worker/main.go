@@ -12,6 +12,7 @@ import (
 	"github.com/alecthomas/kong"
 	"golang.org/x/term"
 
+	"github.com/gavel-oj/gavel/internal/clock"
 	"github.com/gavel-oj/gavel/internal/cmdline"
 	"github.com/gavel-oj/gavel/internal/sandbox/linuxbox"
 )
@@ -22,7 +23,8 @@ func main() {
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	os.Exit(execute(context.Background(), os.Args[1:], world{
 		out: os.Stdout, err: os.Stderr, terminal: term.IsTerminal(int(os.Stderr.Fd())),
-		environ: os.Environ(), signals: signals, exit: os.Exit,
+		environ: os.Environ(), exit: os.Exit,
+		signals: cmdline.Wishes(context.Background(), signals, clock.System{}, syscall.SIGTERM, syscall.SIGINT),
 	}))
 }
 

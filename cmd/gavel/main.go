@@ -13,6 +13,8 @@ import (
 	"golang.org/x/term"
 
 	"github.com/gavel-oj/gavel/internal/cli"
+	"github.com/gavel-oj/gavel/internal/clock"
+	"github.com/gavel-oj/gavel/internal/cmdline"
 	"github.com/gavel-oj/gavel/internal/sandbox/linuxbox"
 )
 
@@ -30,9 +32,16 @@ type commands struct {
 
 func main() {
 	linuxbox.Init() // first: a box is this program again
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	signals := make(chan os.Signal, 8)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	wishes := cmdline.Wishes(context.Background(), signals, clock.System{}, os.Interrupt, syscall.SIGTERM)
+	ctx, stop := cmdline.UntilWish(context.Background(), wishes, func(sig os.Signal) {
+		signal.Reset() // the signal itself ends the program at once
+		if p, err := os.FindProcess(os.Getpid()); err == nil {
+			_ = p.Signal(sig)
+		}
+	})
 	defer stop()
-	context.AfterFunc(ctx, stop) // a second signal ends the program at once
 	grammar := &commands{}
 	code := cli.Run(ctx, grammar, &grammar.Globals, os.Args[1:], streams())
 	stop()
