@@ -73,14 +73,17 @@ func lockBase(base string) (unlock func(), err error) {
 	return func() { _ = f.Close() }, nil
 }
 
-// removeStale removes what workers that died left beside our directory, and
-// kills what may still run there. Directories of living owners are locked.
+// mostGroups bounds the looking for stale cgroups: a machine with more groups
+// than this has them looked for beside ours first, and elsewhere as far as it
+// goes.
+const mostGroups = 20_000
+
+// removeStale removes what workers that died left in the hierarchy, and kills
+// what may still run there. They may have been in another cgroup than we are:
+// another session, service or container. Directories of living owners are
+// locked.
 func removeStale(clk clock.Clock, base string, log *slog.Logger) {
-	found, err := filepath.Glob(filepath.Join(base, ownerPrefix+"*"))
-	if err != nil {
-		return
-	}
-	for _, dir := range found {
+	for _, dir := range ownersIn(base, mostGroups) {
 		lock, err := lockDir(dir)
 		if err != nil {
 			continue
@@ -94,6 +97,46 @@ func removeStale(clk clock.Clock, base string, log *slog.Logger) {
 		}
 		log.Info("stale cgroup removed", "cgroup", dir, "processes", killed)
 	}
+}
+
+// ownersIn finds the directories of providers in the whole hierarchy that base
+// is in, those beside ours first. It reads at most so many groups, level by
+// level: workers are near the top, in the slices of the machine.
+func ownersIn(base string, most int) (found []string) {
+	top := base
+	for isGroup(filepath.Dir(top)) {
+		top = filepath.Dir(top)
+	}
+	seen := map[string]bool{}
+	for queue := []string{base, top}; len(queue) > 0 && most > 0; queue = queue[1:] {
+		dir := queue[0]
+		if seen[dir] {
+			continue
+		}
+		seen[dir] = true
+		most--
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			continue // it went meanwhile, or is not ours to read
+		}
+		for _, e := range entries {
+			switch path := filepath.Join(dir, e.Name()); {
+			case !e.IsDir():
+			case strings.HasPrefix(e.Name(), ownerPrefix):
+				found = append(found, path)
+			default:
+				queue = append(queue, path)
+			}
+		}
+	}
+	return found
+}
+
+// isGroup says whether a directory is a cgroup; the one that mounts are in is
+// none.
+func isGroup(dir string) bool {
+	_, err := os.Lstat(filepath.Join(dir, "cgroup.procs"))
+	return err == nil
 }
 
 // killTree kills the processes of a cgroup and those below it.
