@@ -80,7 +80,7 @@ func (a *Arbiter) knownTests(digest string) int {
 // host, and returns what it says about it. A report of anything but a judging
 // has no package to compare with.
 func (a *Arbiter) compare(ctx context.Context, p auth.Principal, h foundLease, r *gavelapi.Report) (string, error) {
-	why := ""
+	var why string
 	if r.Fault == nil && h.submissionID != 0 {
 		digest := h.packageDigest
 		if digest == "" {
