@@ -32,7 +32,7 @@ func shortVersion(program, line string) (string, bool) {
 		return "", false
 	}
 	var name []string
-	for _, w := range strings.Fields(strings.ReplaceAll(line[:m[0]], ",", " ")) {
+	for w := range strings.FieldsSeq(strings.ReplaceAll(line[:m[0]], ",", " ")) {
 		if !strings.EqualFold(w, "version") && !strings.HasSuffix(w, ":") {
 			name = append(name, w)
 		}
