@@ -67,12 +67,14 @@ mount -t tmpfs -o mode=1777 tmpfs /dev/shm 2>/dev/null
 mkdir /run/cases
 cp %[1]s/box.test %[1]s/hostile /run/cases/
 chmod -R a+rX /run/cases
+mkdir /run/module
+mount --bind %[4]s /run/module
 mount -t tmpfs tmpfs /tmp
 ip link set lo up 2>/dev/null
 %[3]s
 mkdir -p /sys/fs/cgroup/gavel.service
 echo $$ >/sys/fs/cgroup/gavel.service/cgroup.procs
-cd %[4]s
+cd /run/module/%[6]s || exit
 HOME=/tmp /run/cases/box.test -test.v -test.run '%[2]s' -test.timeout 20m -boxtest.programs=/run/cases %[5]s
 echo "UML-RESULT exit=$? left=$(find /sys/fs/cgroup /run/v1 -name 'gavel-*' 2>/dev/null | wc -l)"
 echo o >/proc/sysrq-trigger
@@ -135,9 +137,22 @@ func (m Machine) prepare(t *testing.T, dir string) (script string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	root := here // of the module, which may lie below the /tmp that the machine covers
+	for root != "/" && !exists(filepath.Join(root, "go.mod")) {
+		root = filepath.Dir(root)
+	}
+	inside, err := filepath.Rel(root, here)
+	if err != nil {
+		t.Fatal(err)
+	}
 	script = filepath.Join(dir, "init.sh")
-	if err := os.WriteFile(script, fmt.Appendf(nil, initScript, dir, m.Tests, m.Mounts, here, strings.Join(m.Args, " ")), 0o755); err != nil {
+	if err := os.WriteFile(script, fmt.Appendf(nil, initScript, dir, m.Tests, m.Mounts, root, strings.Join(m.Args, " "), inside), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	return script
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
 }
