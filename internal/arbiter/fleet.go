@@ -161,8 +161,20 @@ func (l *leadership) takeRoll(now time.Time) {
 	l.rolledAt = now
 }
 
+// rollEvery is how old what readers are told of workers may be: the roll looks
+// at every worker under the lock, and many may read.
+const rollEvery = time.Second
+
+// lookRound takes the roll for a reader, unless that was done a moment ago.
+// Needs l.mu.
+func (l *leadership) lookRound(now time.Time) {
+	if now.Sub(l.rolledAt) >= rollEvery {
+		l.takeRoll(now)
+	}
+}
+
 // onlineWorkers lists who is there now. Needs l.mu.
 func (l *leadership) onlineWorkers(now time.Time) []dispatch.Worker {
-	l.takeRoll(now)
+	l.lookRound(now)
 	return slices.Clone(l.board.Online())
 }

@@ -341,7 +341,7 @@ func (a *Arbiter) explainWaiting(ctx context.Context, id int64, e *gavelapi.Expl
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := a.clock.Now()
-	l.takeRoll(now)
+	l.lookRound(now)
 	why, ok := l.board.Explain(job, now)
 	if !ok {
 		return

@@ -209,7 +209,7 @@ func (a *Arbiter) memoryOf(state string, jobID *int64, token *uuid.UUID, worker 
 	defer l.mu.Unlock()
 	if state == gavelapi.StatePending {
 		now := l.a.clock.Now()
-		l.takeRoll(now)
+		l.lookRound(now)
 		if e, ok := l.board.Explain(*jobID, now); ok {
 			return e.Reason, nil
 		}

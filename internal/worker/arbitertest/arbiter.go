@@ -77,7 +77,7 @@ type Arbiter struct {
 	counts     map[string]int
 	violations []string
 	claims     []gavelapi.ClaimRequest
-	waiting    int
+	waiting    map[string]bool // ids of claims that wait
 	slots      int
 	maxLeases  int
 	servedFrom []int64
@@ -121,7 +121,7 @@ func New() *Arbiter {
 	return &Arbiter{
 		TTL: 60 * time.Second, Heartbeat: 5 * time.Second, Confirm: 10 * time.Second,
 		clk: clock.System{}, changed: make(chan struct{}),
-		leases: map[string]*lease{}, requests: map[string][]string{}, packages: map[string][]byte{},
+		leases: map[string]*lease{}, requests: map[string][]string{}, waiting: map[string]bool{}, packages: map[string][]byte{},
 		counts: map[string]int{},
 	}
 }

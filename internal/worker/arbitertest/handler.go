@@ -146,10 +146,13 @@ func (a *Arbiter) claim(w http.ResponseWriter, r *http.Request, body []byte) {
 		return
 	}
 	a.session, a.seenAt, a.slots = req.Session, now, req.TotalSlots
-	if a.waiting++; a.waiting > 1 {
-		a.violate("claim: %d at once", a.waiting)
+	// One id at a time. A claim that was broken off and settled under its id
+	// no longer counts, whenever its connection is found closed.
+	a.waiting[req.RequestID] = true
+	if len(a.waiting) > 1 {
+		a.violate("claim: %d at once", len(a.waiting))
 	}
-	defer func() { a.waiting-- }()
+	defer delete(a.waiting, req.RequestID)
 	until := now.Add(time.Duration(req.WaitMS) * time.Millisecond)
 	for {
 		a.reap()
