@@ -187,7 +187,7 @@ func TestMemoryNearTheLimit(t *testing.T) {
 	r := newRig(t)
 	page := int64(os.Getpagesize())
 	for _, limit := range []int64{2 << 20, 16 << 20, 64 << 20} {
-		step := max(64<<10, limit/256) // what the kernel keeps for it grows with the limit, and varies
+		step := max(64<<10, limit/128) // what the kernel keeps for it grows with the limit, and varies
 		for _, off := range []int64{-1, 0, 1} {
 			t.Run(fmt.Sprintf("%d bytes", limit+off), func(t *testing.T) {
 				limits := roomy()
