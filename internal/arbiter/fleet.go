@@ -109,26 +109,42 @@ func (l *leadership) adopt(rows []*storedb.FleetSettingsRow) {
 // runs with every scan, so that what another arbiter was told is known here
 // within a moment.
 func (l *leadership) muster(ctx context.Context) error {
-	rows, err := l.a.q.FleetSettings(ctx, l.a.db.Pool)
-	if err != nil {
-		return fmt.Errorf("read the settings of workers: %w", err)
-	}
-	brakes, err := l.a.q.ListBrakes(ctx, l.a.db.Pool)
-	if err != nil {
-		return fmt.Errorf("read brakes: %w", err)
-	}
-	plans, err := l.a.readHours(ctx)
+	orders, err := l.a.readOrders(ctx)
 	if err != nil {
 		return err
 	}
 	now := l.a.clock.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.adopt(rows)
-	l.adoptHours(plans)
+	l.follow(orders)
 	l.takeRoll(now)
-	l.brake(brakes)
 	return nil
+}
+
+// orders are what operators have said: of workers, of their hours, and of what
+// is held.
+type orders struct {
+	settings []*storedb.FleetSettingsRow
+	brakes   []*storedb.ListBrakesRow
+	plans    plannedHours
+}
+
+func (a *Arbiter) readOrders(ctx context.Context) (o orders, err error) {
+	if o.settings, err = a.q.FleetSettings(ctx, a.db.Pool); err != nil {
+		return o, fmt.Errorf("read the settings of workers: %w", err)
+	}
+	if o.brakes, err = a.q.ListBrakes(ctx, a.db.Pool); err != nil {
+		return o, fmt.Errorf("read brakes: %w", err)
+	}
+	o.plans, err = a.readHours(ctx)
+	return o, err
+}
+
+// follow takes orders over. Needs l.mu.
+func (l *leadership) follow(o orders) {
+	l.adopt(o.settings)
+	l.adoptHours(o.plans)
+	l.brake(o.brakes)
 }
 
 // brake tells dispatch what operators hold. Needs l.mu.

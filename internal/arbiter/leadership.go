@@ -163,15 +163,7 @@ func (l *leadership) rebuild(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read failed attempts: %w", err)
 	}
-	settings, err := l.a.q.FleetSettings(ctx, l.a.db.Pool)
-	if err != nil {
-		return fmt.Errorf("read the settings of workers: %w", err)
-	}
-	brakes, err := l.a.q.ListBrakes(ctx, l.a.db.Pool)
-	if err != nil {
-		return fmt.Errorf("read brakes: %w", err)
-	}
-	plans, err := l.a.readHours(ctx)
+	orders, err := l.a.readOrders(ctx)
 	if err != nil {
 		return err
 	}
@@ -186,9 +178,7 @@ func (l *leadership) rebuild(ctx context.Context) error {
 	now := l.a.clock.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.adopt(settings)
-	l.brake(brakes)
-	l.adoptHours(plans)
+	l.follow(orders)
 	l.forgetLeases()
 	for _, f := range failed {
 		l.failedBy[f.JobID] = append(l.failedBy[f.JobID], f.WorkerID)
