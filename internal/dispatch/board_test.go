@@ -426,6 +426,20 @@ func TestWhatALostGrantHeldIsFreeAgain(t *testing.T) {
 	}
 }
 
+// The end of an old lease may be told after the job was granted again.
+func TestReleasingAnOldGrantLeavesTheNextOne(t *testing.T) {
+	b := fleet(anna(2))
+	again := cpp(1)
+	again.Gen = 1
+	b.Hold(again, 1, start)
+	if b.Release(1, 0, start) || b.Held(1) != 1 {
+		t.Error("the grant of generation 1 went with that of generation 0")
+	}
+	if !b.Release(1, 1, start) || b.Held(1) != 0 {
+		t.Error("its own generation does not release it")
+	}
+}
+
 func TestExplainNamesTheRuleThatKeepsAJobWaiting(t *testing.T) {
 	jobs := []Job{{ID: 1, Lane: Judge, Language: "cpp17"}, {ID: 2, Lane: Judge, Language: "python3"}, {ID: 3, Lane: Judge, Language: "cobol"}}
 	idle := fleet(anna(1))
