@@ -100,10 +100,7 @@ func TestANewLeaderComparesReportsToo(t *testing.T) {
 	s.publishTwo()
 	w := s.worker("w", 1, "c")
 	sub := s.submit("c")
-	l := w.claim()
-	if err := w.beat(l.LeaseToken); err != nil {
-		t.Fatal(err)
-	}
+	l := w.hold()
 	s.stop()
 	next := startOn(t, s.url, quick)
 	next.awaitReady()

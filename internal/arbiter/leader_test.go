@@ -15,10 +15,7 @@ func TestAStandbySendsWorkersAwayAndTakesOver(t *testing.T) {
 	s := newStand(t, quick)
 	w := s.worker("w", 1, "c")
 	sub := s.submit("c")
-	l := w.claim()
-	if err := w.beat(l.LeaseToken); err != nil {
-		t.Fatal(err)
-	}
+	l := w.hold()
 	standby := startOn(t, s.url, quick)
 	if _, err := standby.Claim(t.Context(), w.p, w.request(uuid.NewString(), 0)); apperr.CodeOf(err) != apperr.Unavailable {
 		t.Fatalf("a standby answered a claim with %v", err)

@@ -113,10 +113,7 @@ func TestALateReportOfADeadLeaseChangesNothing(t *testing.T) {
 	s := newStand(t, quick)
 	slow, quickOne := s.worker("slow", 1, "c"), s.worker("quick", 1, "c")
 	sub := s.submit("c")
-	dead := slow.claim()
-	if err := slow.beat(dead.LeaseToken); err != nil {
-		t.Fatal(err)
-	}
+	dead := slow.hold()
 	s.expire(dead.LeaseToken)
 	wantGone(t, slow.beat(dead.LeaseToken), gavelapi.LeaseExpired)
 	live := quickOne.claim()
@@ -140,10 +137,7 @@ func TestTheSameWorkersOldReportChangesNothing(t *testing.T) {
 	s := newStand(t, quick)
 	w := s.worker("w", 1, "c")
 	sub := s.submit("c")
-	old := w.claim()
-	if err := w.beat(old.LeaseToken); err != nil {
-		t.Fatal(err)
-	}
+	old := w.hold()
 	s.expire(old.LeaseToken)
 	live := w.claim() // alone, so it gets the job again in spite of having lost it
 	if got := w.report(old.LeaseToken, verdictReport("WA")); got.Outcome != gavelapi.OutcomeDiscarded {
@@ -281,10 +275,7 @@ func TestAJobThatKillsItsWorkersEndsAtTheCap(t *testing.T) {
 	w := s.worker("w", 1, "c")
 	sub := s.submit("c")
 	for range 3 {
-		l := w.claim()
-		if err := w.beat(l.LeaseToken); err != nil {
-			t.Fatal(err)
-		}
+		l := w.hold()
 		s.expire(l.LeaseToken)
 	}
 	got := s.read(sub.ID)
@@ -414,10 +405,7 @@ func TestASuccessorNeedNotWaitForTheDeadSessionsLeases(t *testing.T) {
 	s := newStand(t, quick)
 	w := s.worker("w", 1, "c")
 	sub := s.submit("c")
-	l := w.claim()
-	if err := w.beat(l.LeaseToken); err != nil {
-		t.Fatal(err)
-	}
+	l := w.hold()
 	w.previous, w.session = w.session, uuid.NewString() // killed and started again
 	again := w.claim()
 	if again.SubmissionID != sub.ID || again.Attempt != 2 {
@@ -434,10 +422,7 @@ func TestASuccessorNeedNotWaitForTheDeadSessionsLeasesInANewTerm(t *testing.T) {
 	s := newStand(t, quick)
 	w := s.worker("w", 1, "c")
 	sub := s.submit("c")
-	l := w.claim()
-	if err := w.beat(l.LeaseToken); err != nil {
-		t.Fatal(err)
-	}
+	l := w.hold()
 	s.stop()
 	next := startOn(t, s.url, quick)
 	next.awaitReady()
@@ -459,10 +444,7 @@ func TestASilentWorkerIsSaidToBeSilent(t *testing.T) {
 	s := newStand(t, settings)
 	w := s.worker("w", 1, "c")
 	sub := s.submit("c")
-	l := w.claim()
-	if err := w.beat(l.LeaseToken); err != nil {
-		t.Fatal(err)
-	}
+	l := w.hold()
 	until(t, "the silence shows", func() bool {
 		got := s.read(sub.ID)
 		return got.State == gavelapi.StateJudging && strings.Contains(got.Waiting, "nothing was heard of w")

@@ -70,10 +70,7 @@ func TestARemovedWorkerIsRefusedAndWhatItHeldGoesToOthersAtOnce(t *testing.T) {
 	s := newStand(t, quick)
 	w, other := s.worker("w", 1, "c"), s.worker("other", 1, "c")
 	sub := s.submit("c")
-	held := w.claim()
-	if err := w.beat(held.LeaseToken); err != nil {
-		t.Fatal(err)
-	}
+	held := w.hold()
 	if err := s.RemoveWorker(t.Context(), s.admin, "w", "sold"); err != nil {
 		t.Fatal(err)
 	}

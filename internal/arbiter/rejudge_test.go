@@ -137,10 +137,7 @@ func TestARejudgeSupersedesWhatIsOpen(t *testing.T) {
 	s := newStand(t, quick)
 	w := s.worker("w", 1, "c")
 	sub := s.submit("c")
-	old := w.claim()
-	if err := w.beat(old.LeaseToken); err != nil {
-		t.Fatal(err)
-	}
+	old := w.hold()
 	ids := map[int64]bool{}
 	for range 5 {
 		r, err := s.RejudgeSubmission(t.Context(), s.admin, sub.ID, "again")

@@ -160,10 +160,7 @@ func TestFaultsOfRunsAndLostOnesAreTriedAgain(t *testing.T) {
 	s := newStand(t, quick)
 	run := s.run(gavelapi.NewRun{})
 	w := s.runner("w", 1, "c")
-	lease := w.claim()
-	if err := w.beat(lease.LeaseToken); err != nil {
-		t.Fatal(err)
-	}
+	lease := w.hold()
 	s.expire(lease.LeaseToken) // as when its worker is killed
 	late := w.report(lease.LeaseToken, runReport("late output"))
 	if late.Outcome != gavelapi.OutcomeDiscarded || late.Reason != gavelapi.LeaseExpired {

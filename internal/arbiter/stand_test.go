@@ -252,6 +252,16 @@ func (f *fake) claim() gavelapi.Lease {
 	return leases[0]
 }
 
+// hold claims one lease and confirms it.
+func (f *fake) hold() gavelapi.Lease {
+	f.s.t.Helper()
+	l := f.claim()
+	if err := f.beat(l.LeaseToken); err != nil {
+		f.s.t.Fatal(err)
+	}
+	return l
+}
+
 func (f *fake) beat(token string) error {
 	_, err := f.s.Heartbeat(f.s.t.Context(), f.p, gavelapi.HeartbeatRequest{LeaseToken: token})
 	return err

@@ -154,13 +154,13 @@ type AuditCmd struct {
 // AuditListCmd is `gavel audit list`.
 type AuditListCmd struct {
 	Subject string `placeholder:"NAME" help:"Only what was done to this, e.g. a worker."`
-	Limit   int    `short:"n" default:"20" help:"At most so many, up to 200."`
+	pageLimit
 }
 
 // Run implements kong's command.
 func (cmd *AuditListCmd) Run(app *App) error {
-	if cmd.Limit < 1 || cmd.Limit > 200 {
-		return usage("give 1 to 200", "--limit is out of range")
+	if err := cmd.check(); err != nil {
+		return err
 	}
 	c, err := app.connect()
 	if err != nil {

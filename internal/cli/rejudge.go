@@ -90,13 +90,13 @@ func (a *App) awaitRejudge(c *client.Client, r *gavelapi.Rejudge) (*gavelapi.Rej
 
 // RejudgeListCmd is `gavel rejudge list`.
 type RejudgeListCmd struct {
-	Limit int `short:"n" default:"20" help:"At most so many, up to 200."`
+	pageLimit
 }
 
 // Run implements kong's command.
 func (cmd *RejudgeListCmd) Run(app *App) error {
-	if cmd.Limit < 1 || cmd.Limit > 200 {
-		return usage("give 1 to 200", "--limit is out of range")
+	if err := cmd.check(); err != nil {
+		return err
 	}
 	c, err := app.connect()
 	if err != nil {

@@ -110,6 +110,18 @@ func table[T any](w *bufio.Writer, a *App, items []T, all []column[T]) {
 	}
 }
 
+// pageLimit is the flag of commands that list one page.
+type pageLimit struct {
+	Limit int `short:"n" default:"20" help:"At most so many, up to 200."`
+}
+
+func (p pageLimit) check() error {
+	if p.Limit < 1 || p.Limit > 200 {
+		return usage("give 1 to 200", "--limit is out of range")
+	}
+	return nil
+}
+
 // limit is the width to fit into; 0 is no limit, as into a pipe.
 func (a *App) limit() int {
 	if a.Output == "wide" {

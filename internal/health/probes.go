@@ -189,15 +189,24 @@ type Outcome struct {
 	CPU     time.Duration // of an AC that passed
 }
 
-// ProbeEnded takes the outcome of the open probe; that of any other is nothing.
-func (f *Fleet) ProbeEnded(id, jobID int64, o Outcome, at time.Time) []Change {
-	s := f.workers[id]
-	if s == nil || s.Open == nil || s.Open.JobID != jobID {
-		return nil
+// takeOpen takes the open probe of a worker off it; false when the job is not
+// that one.
+func (f *Fleet) takeOpen(id, jobID int64) (*State, Open, bool) {
+	if s := f.workers[id]; s == nil || s.Open == nil || s.Open.JobID != jobID {
+		return nil, Open{}, false
 	}
-	f.worker(id)
+	s := f.worker(id)
 	open := *s.Open
 	s.Open = nil
+	return s, open, true
+}
+
+// ProbeEnded takes the outcome of the open probe; that of any other is nothing.
+func (f *Fleet) ProbeEnded(id, jobID int64, o Outcome, at time.Time) []Change {
+	s, open, ok := f.takeOpen(id, jobID)
+	if !ok {
+		return nil
+	}
 	if o.Passed {
 		return f.passed(id, open, o, at)
 	}
@@ -213,13 +222,10 @@ func (f *Fleet) ProbeEnded(id, jobID int64, o Outcome, at time.Time) []Change {
 
 // ProbeLost says that the lease of the open probe ended without an answer.
 func (f *Fleet) ProbeLost(id, jobID int64, granted, at time.Time) []Change {
-	s := f.workers[id]
-	if s == nil || s.Open == nil || s.Open.JobID != jobID {
+	s, open, ok := f.takeOpen(id, jobID)
+	if !ok {
 		return nil
 	}
-	f.worker(id)
-	open := *s.Open
-	s.Open = nil
 	// Each try is a case of its own: it says nothing of the program.
 	e := Evidence{Case: JobCase(jobID), JobID: jobID, Language: open.Language, Kind: Lost, Message: open.Case() + " was not answered", At: at}
 	if s.decides(open) {

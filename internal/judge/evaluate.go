@@ -24,23 +24,32 @@ func (e *Engine) Judge(ctx context.Context, task Task, progress func(Progress)) 
 	if err != nil {
 		return nil, err
 	}
-	dir, err := e.scratch.newTask()
+	v, done, err := e.evaluation(ctx, &task, core, lang, progress)
 	if err != nil {
-		return nil, asFault(ctx, err, "make task directory")
+		return nil, err
 	}
-	defer func() {
-		if err := os.RemoveAll(dir); err != nil {
-			e.log.Warn("remove task directory", "dir", dir, "err", err)
-		}
-	}()
-	v := &evaluation{
-		e: e, core: core, task: &task, lang: lang, dir: dir, progress: progress,
-		report: &Report{Stages: make(map[string]time.Duration)},
-	}
+	defer done()
 	if err := v.run(ctx); err != nil {
 		return nil, asFault(ctx, err, "judge")
 	}
 	return v.report, nil
+}
+
+// evaluation begins one in a directory of its own, which done removes.
+func (e *Engine) evaluation(ctx context.Context, task *Task, own *core, lang *language.Language, progress func(Progress)) (v *evaluation, done func(), err error) {
+	dir, err := e.scratch.newTask()
+	if err != nil {
+		return nil, nil, asFault(ctx, err, "make task directory")
+	}
+	v = &evaluation{
+		e: e, core: own, task: task, lang: lang, dir: dir, progress: progress,
+		report: &Report{Stages: make(map[string]time.Duration)},
+	}
+	return v, func() {
+		if err := os.RemoveAll(dir); err != nil {
+			e.log.Warn("remove task directory", "dir", dir, "err", err)
+		}
+	}, nil
 }
 
 // check refuses tasks that can not be carried out.

@@ -80,19 +80,11 @@ func (e *Engine) Run(ctx context.Context, task RunTask, progress func(Progress))
 	if len(task.Inputs) == 0 {
 		return nil, faultf(BlameHost, nil, "a run without inputs")
 	}
-	dir, err := e.scratch.newTask()
+	v, done, err := e.evaluation(ctx, t, core, lang, progress)
 	if err != nil {
-		return nil, asFault(ctx, err, "make task directory")
+		return nil, err
 	}
-	defer func() {
-		if err := os.RemoveAll(dir); err != nil {
-			e.log.Warn("remove task directory", "dir", dir, "err", err)
-		}
-	}()
-	v := &evaluation{
-		e: e, core: core, task: t, lang: lang, dir: dir, progress: progress,
-		report: &Report{Stages: make(map[string]time.Duration)},
-	}
+	defer done()
 	results, err := v.runInputs(ctx, task.Inputs)
 	if err != nil {
 		return nil, asFault(ctx, err, "run")
