@@ -149,9 +149,9 @@ func (s *server) createSubmission(ctx context.Context, p auth.Principal, in *cre
 	return o, nil
 }
 
-// checkKey wants what the header's draft wants: printable ASCII.
-// checkKey refuses a key that protects nothing: an empty one is a variable that
-// was not set or a command that failed, and its sender believes in it.
+// checkKey wants what the header's draft wants: printable ASCII. It refuses a
+// key that protects nothing: an empty one is a variable that was not set or a
+// command that failed, and its sender believes in it.
 func checkKey(key string, empty bool) error {
 	if empty {
 		return apperr.New(apperr.Malformed, "send a key of your own, such as a random UUID, or leave the header out", "the Idempotency-Key is empty").At("header.Idempotency-Key")
