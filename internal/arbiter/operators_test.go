@@ -67,16 +67,35 @@ func TestAPauseEndsByItself(t *testing.T) {
 }
 
 func TestARemovedWorkerIsRefusedAndWhatItHeldGoesToOthersAtOnce(t *testing.T) {
-	s := newStand(t, quick)
-	w, other := s.worker("w", 1, "c"), s.worker("other", 1, "c")
+	settings := quick
+	settings.Sweep = time.Minute // nothing but the removal brings the job back in time
+	s := newStand(t, settings)
+	w, other := s.worker("w", 2, "c"), s.worker("other", 1, "c")
 	sub := s.submit("c")
 	held := w.hold()
+	ended := make(chan int, 1)
+	go func() {
+		leases, _ := w.tryClaim(20 * time.Second)
+		ended <- len(leases)
+	}()
+	until(t, "it asks for more", w.waits)
 	if err := s.RemoveWorker(t.Context(), s.admin, "w", "sold"); err != nil {
 		t.Fatal(err)
+	}
+	if w.waits() {
+		t.Error("its claim still waits")
+	}
+	if n := <-ended; n != 0 {
+		t.Errorf("its claim got %d leases", n)
+	}
+	if _, err := s.Authenticate(t.Context(), w.token); apperr.CodeOf(err) != apperr.Unauthorized {
+		t.Errorf("its token is answered with %v", err)
 	}
 	if l := other.claim(); l.SubmissionID != sub.ID || l.Attempt != 2 {
 		t.Errorf("the other got %+v", l)
 	}
+	s.submit("c")
+	w.nothing("it was removed, and only another arbiter still knows its token") // as for a call that was let in just before
 	if got := w.report(held.LeaseToken, verdictReport("AC")); got.Outcome != gavelapi.OutcomeDiscarded {
 		t.Errorf("the removed worker's report was %s", got.Outcome)
 	}

@@ -200,6 +200,7 @@ func (s *stand) expire(token string) {
 // fake is a worker's side of the protocol.
 type fake struct {
 	s         *stand
+	token     string
 	p         auth.Principal
 	session   string
 	previous  string
@@ -222,7 +223,7 @@ func (s *stand) worker(name string, slots int, languages ...string) *fake {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	return &fake{s: s, p: p, session: uuid.NewString(), languages: languages, slots: slots}
+	return &fake{s: s, token: who.Token, p: p, session: uuid.NewString(), languages: languages, slots: slots}
 }
 
 func (f *fake) request(id string, wait time.Duration) gavelapi.ClaimRequest {
