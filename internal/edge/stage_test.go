@@ -80,6 +80,10 @@ func TestTheStagesOfASwitch(t *testing.T) {
 		t.Fatal(err)
 	}
 	want("and somebody who still takes its lock", 4, "1 sessions hold or want the old site-wide lock", "")
+	// Given back in so many words: the end of a session is noticed in its own time.
+	if _, err := old.Exec(t.Context(), "select pg_advisory_unlock($1)", options.OldLock); err != nil {
+		t.Fatal(err)
+	}
 	_ = old.Close(context.WithoutCancel(t.Context()))
 	s.exec("drop table judge_dispatch_state; drop role gavel_test_old_judge")
 	want("at the end", 4, "", "")
