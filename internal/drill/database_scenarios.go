@@ -141,12 +141,15 @@ func sessionsTerminated(t *T) {
 		if t.Sabotage {
 			s.withoutScan()
 		}
+		term := s.number("select term from leadership")
 		rounds := t.rounds(10)
 		for range rounds {
 			s.exec("select pg_terminate_backend(pid) from pg_stat_activity where application_name like 'gavel%'")
 			t.wait(time.Duration(t.rand.IntN(400)) * time.Millisecond)
 			s.submitPatiently("*: AC after 1ms")
 		}
+		// Until the leader has noticed, all may be judged out of its memory.
+		s.until(20*time.Second, "leadership is taken anew", func() bool { return s.number("select term from leadership") > term })
 		t.did("terminated every session %d times", rounds)
 	}, func() {})
 }
