@@ -154,7 +154,8 @@ func (a *Arbiter) leading() (*leadership, error) {
 // cannot be asked is 503 and worth repeating, anything else is ours.
 func unavailable(err error, doing string) error {
 	if store.IsUnavailable(err) {
-		return apperr.Wrap(err, apperr.Unavailable, "try again in a moment", "the database is not available (%s)", doing)
+		why, hint := store.WhyUnavailable(err)
+		return apperr.Wrap(err, apperr.Unavailable, hint, "%s (%s)", why, doing)
 	}
 	return apperr.Wrap(err, apperr.Internal, "", "could not %s", doing)
 }

@@ -21,6 +21,8 @@ func (a *Arbiter) Ready(ctx context.Context) (map[string]string, bool) {
 		checks["database"] = "not reachable"
 	} else if readOnly {
 		checks["database"] = "read-only"
+	} else if a.db.DiskFull(ctx) {
+		checks["database"] = "its disk is full"
 	}
 	if l := a.current.Load(); l == nil {
 		checks["leader"], checks["dispatch"] = "standing by", "standing by"

@@ -79,7 +79,7 @@ func TestSources(t *testing.T) {
 		"NUL in a file's text":                {`"source":"a","files":[{"name":"b.h"},{"name":"c.h","content":"a\u0000b"}]`, 422, "body.files[1].content"},
 		"NUL in a file's base64":              {`"source":"a","files":[{"name":"b.h","content_base64":"YQBi"}]`, 422, "body.files[0].content_base64"},
 		"NUL in a file's name":                {`"source":"a","files":[{"name":"b\u0000.h","content":"b"}]`, 422, "body.files[0].name"},
-		"half a pair in one of several texts": {"\"source\":\"// \uFFFD\",\"files\":[{\"name\":\"b.h\",\"content\":\"a\\ud800\"}]", 422, "body.files"},
+		"half a pair in one of several texts": {"\"source\":\"// \uFFFD\",\"files\":[{\"name\":\"b.h\",\"content\":\"a\\ud800\"}]", 422, "body.files[0].content"},
 		"half a pair in the only text":        {`"source_base64":"YQ==","files":[{"name":"b.h","content":"a\ud800"}]`, 422, "body.files[0].content"},
 		"bytes in a file that are not UTF-8":  {"\"source_base64\":\"YQ==\",\"files\":[{\"name\":\"b.h\",\"content\":\"a\xff\"}]", 422, "body.files[0].content"},
 		"more files than a source has":        {`"source":"a","files":[{"name":"x"}` + strings.Repeat(`,{"name":"x"}`, 63) + `]`, 422, "body.files"},
@@ -111,6 +111,22 @@ func TestNamesOfRunsThatAreNoText(t *testing.T) {
 		p := r.problem(call{method: "POST", path: "/v1/runs", token: apitest.SiteToken, body: body}, 422, apperr.Invalid)
 		if len(p.Errors) != 1 || p.Errors[0].Location != field || p.Hint == "" {
 			t.Errorf("errors %+v, hint %q; want location %s", p.Errors, p.Hint, field)
+		}
+	}
+}
+
+// What people write for operators is kept as they wrote it, too.
+func TestTextsOfOperatorsThatAreNoText(t *testing.T) {
+	r := newRig(t)
+	for _, c := range []struct{ method, path, body, field string }{
+		{"POST", "/v1/rejudges", "{\"filter\":{\"user\":\"u\xff\"},\"reason\":\"r\"}", "body.filter.user"},
+		{"POST", "/v1/rejudges", `{"filter":{"user":"u"},"reason":"\ud800"}`, "body.reason"},
+		{"POST", "/v1/submissions/1/rejudge", "{\"reason\":\"\xff\"}", "body.reason"},
+		{"POST", "/v1/workers/invitations", "{\"name\":\"\xff\"}", "body.name"},
+	} {
+		p := r.problem(call{method: c.method, path: c.path, token: apitest.AdminToken, body: c.body}, 422, apperr.Invalid)
+		if len(p.Errors) != 1 || p.Errors[0].Location != c.field || p.Hint == "" {
+			t.Errorf("%s: errors %+v, hint %q; want location %s", c.path, p.Errors, p.Hint, c.field)
 		}
 	}
 }

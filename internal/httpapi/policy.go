@@ -67,13 +67,20 @@ func register[I, O any](s *server, pol policy, op huma.Operation, handler func(c
 		})
 	}
 	op.Errors = append(op.Errors, errorsOf(pol, op.Method)...)
+	hasBody, keepsRaw := inputFields[I]()
+	if hasBody && !keepsRaw && !pol.protocol {
+		panic(op.OperationID + ": a body that people write is taken with its RawBody, see checkText")
+	}
 	huma.Register(s.api, op, func(ctx context.Context, in *I) (*O, error) {
 		p, _ := ctx.Value(principalKey{}).(auth.Principal)
-		if body := reflect.ValueOf(in).Elem(); !op.SkipValidateBody && body.Kind() == reflect.Struct {
-			if f := body.FieldByName("Body"); f.IsValid() {
-				if err := checkText(f); err != nil {
-					return nil, &Problem{Problem: *problemFor(ctx, err)}
-				}
+		if hasBody && !op.SkipValidateBody {
+			v := reflect.ValueOf(in).Elem()
+			var raw []byte
+			if keepsRaw {
+				raw = v.FieldByName("RawBody").Bytes()
+			}
+			if err := checkText(raw, v.FieldByName("Body")); err != nil {
+				return nil, &Problem{Problem: *problemFor(ctx, err)}
 			}
 		}
 		out, err := handler(ctx, p, in)
@@ -82,6 +89,25 @@ func register[I, O any](s *server, pol policy, op huma.Operation, handler func(c
 		}
 		return out, nil
 	})
+	if keepsRaw { // huma documents it as a second form of the request
+		path := s.api.OpenAPI().Paths[op.Path]
+		for _, o := range []*huma.Operation{path.Post, path.Put, path.Patch} {
+			if o != nil {
+				delete(o.RequestBody.Content, "application/octet-stream")
+			}
+		}
+	}
+}
+
+// inputFields says what an input has of a decoded body and the body as it came.
+func inputFields[I any]() (body, raw bool) {
+	t := reflect.TypeFor[I]()
+	if t.Kind() != reflect.Struct {
+		return false, false
+	}
+	_, body = t.FieldByName("Body")
+	_, raw = t.FieldByName("RawBody")
+	return body, raw
 }
 
 // errorsOf lists the statuses that the policy itself can cause.

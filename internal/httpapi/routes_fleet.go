@@ -36,7 +36,7 @@ func (s *server) fleetRoutes() {
 		OperationID: "invite-worker", Method: http.MethodPost, Path: "/v1/workers/invitations", Tags: []string{"workers"},
 		Summary: "Make a one-time invitation for a worker", DefaultStatus: http.StatusCreated,
 		Description: "The code is shown once.",
-	}, func(ctx context.Context, p auth.Principal, in *in[gavelapi.NewInvitation]) (*out[gavelapi.Invitation], error) {
+	}, func(ctx context.Context, p auth.Principal, in *text[gavelapi.NewInvitation]) (*out[gavelapi.Invitation], error) {
 		inv, err := s.Service.Invite(ctx, p, in.Body)
 		return &out[gavelapi.Invitation]{Body: inv}, err
 	})

@@ -11,8 +11,9 @@ import (
 )
 
 type namedInput[T any] struct {
-	Name string `path:"name" maxLength:"64"`
-	Body T
+	Name    string `path:"name" maxLength:"64"`
+	RawBody []byte
+	Body    T
 }
 
 func (s *server) healthRoutes() {

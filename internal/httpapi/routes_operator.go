@@ -18,17 +18,20 @@ type SubjectName struct {
 
 type workerChangeInput struct {
 	SubjectName
-	Body gavelapi.WorkerChange
+	RawBody []byte
+	Body    gavelapi.WorkerChange
 }
 
 type workerLabelsInput struct {
 	SubjectName
-	Body gavelapi.WorkerLabels
+	RawBody []byte
+	Body    gavelapi.WorkerLabels
 }
 
 type poolInput struct {
 	SubjectName
-	Body gavelapi.PoolSettings
+	RawBody []byte
+	Body    gavelapi.PoolSettings
 }
 
 type removeInput struct {
@@ -43,8 +46,9 @@ type releaseBrakeInput struct {
 }
 
 type bumpInput struct {
-	ID   int64 `path:"id" minimum:"1"`
-	Body gavelapi.Reason
+	ID      int64 `path:"id" minimum:"1"`
+	RawBody []byte
+	Body    gavelapi.Reason
 }
 
 type auditInput struct {
@@ -133,7 +137,7 @@ func (s *server) queueRoutes() {
 		OperationID: "set-brake", Method: http.MethodPost, Path: "/v1/queue/brakes", Tags: tags,
 		Summary: "Hold waiting work of a lane, a language or a problem", Errors: missing,
 		Description: "What is being judged goes on. Holding again replaces the reason.",
-	}, func(ctx context.Context, p auth.Principal, in *in[gavelapi.Brake]) (*out[gavelapi.Queue], error) {
+	}, func(ctx context.Context, p auth.Principal, in *text[gavelapi.Brake]) (*out[gavelapi.Queue], error) {
 		if err := s.Service.SetBrake(ctx, p, in.Body); err != nil {
 			return nil, err
 		}

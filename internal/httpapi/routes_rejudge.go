@@ -12,21 +12,21 @@ import (
 	"github.com/gavel-oj/gavel/internal/auth"
 )
 
-type newRejudgeInput struct{ Body gavelapi.NewRejudge }
-
 type startedOutput struct {
 	Location string `header:"Location"`
 	Body     gavelapi.Rejudge
 }
 
 type rejudgeOneInput struct {
-	ID   int64 `path:"id" minimum:"1"`
-	Body gavelapi.RejudgeReason
+	ID      int64 `path:"id" minimum:"1"`
+	RawBody []byte
+	Body    gavelapi.RejudgeReason
 }
 
 type applyInput struct {
-	ID   int64 `path:"id" minimum:"1"`
-	Body gavelapi.ApplyRejudge
+	ID      int64 `path:"id" minimum:"1"`
+	RawBody []byte
+	Body    gavelapi.ApplyRejudge
 }
 
 type changesInput struct {
@@ -49,7 +49,7 @@ func (s *server) rejudgeRoutes() {
 		Description: "Answers at once; the work follows behind live submissions. Open first judgings are superseded. " +
 			"The old verdicts stay readable until the rejudge is applied, or each until its new one is there with apply: at_once.",
 		Errors: []int{http.StatusConflict, http.StatusUnprocessableEntity},
-	}, func(ctx context.Context, p auth.Principal, in *newRejudgeInput) (*startedOutput, error) {
+	}, func(ctx context.Context, p auth.Principal, in *text[gavelapi.NewRejudge]) (*startedOutput, error) {
 		r, err := s.Service.StartRejudge(ctx, p, in.Body)
 		return &startedOutput{Location: fmt.Sprintf("/v1/rejudges/%d", r.ID), Body: r}, err
 	})

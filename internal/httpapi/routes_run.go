@@ -36,18 +36,13 @@ func (s *server) runRoutes() {
 		Errors: []int{http.StatusUnprocessableEntity, http.StatusTooManyRequests},
 	}, func(ctx context.Context, p auth.Principal, in *runInput) (*runOutput, error) {
 		n := in.Body
-		if err := checkNames(in.RawBody, n.User, n.SourceName); err != nil {
-			return nil, err
-		}
-		err := checkSource(in.RawBody, gavelapi.NewSubmission{Source: n.Source, SourceBase64: n.SourceBase64, Files: n.Files}, n.Inputs...)
+		err := checkSource(gavelapi.NewSubmission{Source: n.Source, SourceBase64: n.SourceBase64, Files: n.Files}, n.Inputs...)
 		if err != nil {
 			return nil, err
 		}
 		run, err := s.Service.CreateRun(ctx, p, n)
 		return &runOutput{Location: fmt.Sprintf("/v1/runs/%d", run.ID), Body: run}, err
 	})
-	// As for create-submission: a second look, not a second form.
-	delete(s.api.OpenAPI().Paths["/v1/runs"].Post.RequestBody.Content, "application/octet-stream")
 	register(s, sites, huma.Operation{
 		OperationID: "get-run", Method: http.MethodGet, Path: "/v1/runs/{id}", Tags: tags,
 		Summary: "Read a run with its output", Errors: []int{http.StatusNotFound},

@@ -83,9 +83,6 @@ func (s *server) submissionRoutes() {
 		Errors:    []int{http.StatusNotFound, http.StatusConflict, http.StatusUnprocessableEntity, http.StatusTooManyRequests},
 		Responses: map[string]*huma.Response{"200": {Description: "made by an earlier request with the same key", Content: s.jsonOf(gavelapi.Submission{})}},
 	}, s.createSubmission)
-	// huma documents a raw body as a second form of the request; here it is
-	// only a second look at the same one.
-	delete(s.api.OpenAPI().Paths["/v1/submissions"].Post.RequestBody.Content, "application/octet-stream")
 	register(s, sites, huma.Operation{
 		OperationID: "get-submission", Method: http.MethodGet, Path: "/v1/submissions/{id}", Tags: tags,
 		Summary: "Read a submission with its detail", Errors: []int{http.StatusNotFound},
@@ -131,10 +128,7 @@ func (s *server) createSubmission(ctx context.Context, p auth.Principal, in *cre
 	if err := checkKey(in.Key, in.emptyKey); err != nil {
 		return nil, err
 	}
-	if err := checkNames(in.RawBody, in.Body.User, in.Body.SourceName); err != nil {
-		return nil, err
-	}
-	if err := checkSource(in.RawBody, in.Body); err != nil {
+	if err := checkSource(in.Body); err != nil {
 		return nil, err
 	}
 	hash := sha256.Sum256(in.RawBody)

@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"net"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -46,6 +47,8 @@ var DefaultGuards = Guards{Statement: 10 * time.Second, Lock: 5 * time.Second, I
 type DB struct {
 	Pool *pgxpool.Pool
 	Q    *storedb.Queries
+
+	full atomic.Bool // see DiskFull
 }
 
 // Options of Open.
@@ -78,6 +81,14 @@ func Open(ctx context.Context, url string, opts Options) (*DB, error) {
 	cfg.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
 		return setUp(ctx, conn, opts.Guards, opts.Role)
 	}
+	db := &DB{Q: storedb.New()}
+	closes := cfg.ConnConfig.OnPgError
+	cfg.ConnConfig.OnPgError = func(conn *pgconn.PgConn, e *pgconn.PgError) bool {
+		if e.Code == codeDiskFull {
+			db.full.Store(true)
+		}
+		return closes(conn, e)
+	}
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {
 		return nil, fmt.Errorf("database pool: %w", err)
@@ -86,7 +97,8 @@ func Open(ctx context.Context, url string, opts Options) (*DB, error) {
 		pool.Close()
 		return nil, explainConnect(cfg.ConnConfig, err)
 	}
-	return &DB{Pool: pool, Q: storedb.New()}, nil
+	db.Pool = pool
+	return db, nil
 }
 
 // Close waits for connections in use and closes the pool.
@@ -164,25 +176,6 @@ func explainConnect(cfg *pgx.ConnConfig, err error) error {
 // InTx runs fn in one read-committed transaction, committed when fn returns nil.
 func (db *DB) InTx(ctx context.Context, fn func(tx pgx.Tx) error) error {
 	return pgx.BeginFunc(ctx, db.Pool, fn)
-}
-
-// IsUnavailable says whether err means that the database could not be asked or
-// that it is unknown whether a write happened, as opposed to a refusal.
-func IsUnavailable(err error) bool {
-	if err == nil {
-		return false
-	}
-	pg, ok := errors.AsType[*pgconn.PgError](err)
-	if !ok {
-		return !errors.Is(err, pgx.ErrNoRows)
-	}
-	switch {
-	case strings.HasPrefix(pg.Code, "08"), strings.HasPrefix(pg.Code, "53"), strings.HasPrefix(pg.Code, "57"),
-		strings.HasPrefix(pg.Code, "58"), strings.HasPrefix(pg.Code, "25"), strings.HasPrefix(pg.Code, "55"),
-		strings.HasPrefix(pg.Code, "40"), strings.HasPrefix(pg.Code, "XX"):
-		return true
-	}
-	return false
 }
 
 // InDoubt says whether a statement that ended with err may have been committed
