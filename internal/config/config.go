@@ -160,9 +160,8 @@ func (v *Value) fromFile(src Sources, env map[string]string, file map[string]ent
 	default:
 		return nil
 	}
-	const most = 64 << 10 // what is longer is another file
-	text, err := os.ReadFile(name)
-	if err != nil || len(text) > most || strings.TrimSpace(string(text)) == "" {
+	text, err := readUpTo(name, maxSecretBytes)
+	if err != nil || strings.TrimSpace(string(text)) == "" {
 		return &Error{
 			Message: fmt.Sprintf("%s: the file %s cannot be read, or holds no value", origin, name),
 			Hint:    "name a readable file that holds nothing but the value",
@@ -171,6 +170,9 @@ func (v *Value) fromFile(src Sources, env map[string]string, file map[string]ent
 	v.Text, v.Origin = strings.TrimSpace(string(text)), origin
 	return nil
 }
+
+// maxSecretBytes bounds the file of a secret: what is longer is another file.
+const maxSecretBytes = 64 << 10
 
 func exists(name string) bool {
 	_, err := os.Stat(name)

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -226,4 +227,30 @@ func FuzzParse(f *testing.F) {
 			}
 		}
 	})
+}
+
+// A secret may come out of another program's pipe; what never ends is refused.
+func TestFilesThatAreNoPlainFiles(t *testing.T) {
+	t.Parallel()
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	written := make(chan error, 1)
+	go func() { written <- os.WriteFile(pipe, []byte("postgres://piped\n"), 0o600) }()
+	if got := resolve(t, Sources{Flags: map[string]string{"database_url_file": pipe}}).All()[8]; got.Text != "postgres://piped" {
+		t.Errorf("%+v", got)
+	}
+	if err := <-written; err != nil {
+		t.Error(err)
+	}
+	for name, src := range map[string]Sources{
+		"a secret":      {Flags: map[string]string{"database_url_file": "/dev/zero"}},
+		"settings":      {File: "/dev/zero", Must: true},
+		"a short limit": {Flags: map[string]string{"database_url_file": write(t, strings.Repeat("x", maxSecretBytes+1))}},
+	} {
+		if _, err := set.Resolve(src); err == nil || !strings.Contains(err.Error(), "cannot be read") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
 }

@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"slices"
@@ -20,12 +21,30 @@ type entry struct {
 	origin string // file and line
 }
 
+// maxFileBytes bounds a file of settings: anything longer is another file.
+const maxFileBytes = 1 << 20
+
+// readUpTo reads a file of at most so many bytes. It may be a pipe: secrets
+// come out of other programs.
+func readUpTo(name string, most int64) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, most+1))
+	if err == nil && int64(len(text)) > most {
+		err = fmt.Errorf("%s holds more than %d bytes", name, most)
+	}
+	return text, err
+}
+
 // read reads the file strictly.
 func (s Set) read(src Sources) (map[string]entry, error) {
 	if src.File == "" {
 		return nil, nil
 	}
-	text, err := os.ReadFile(src.File)
+	text, err := readUpTo(src.File, maxFileBytes)
 	if errors.Is(err, fs.ErrNotExist) && !src.Must {
 		return nil, nil
 	}
