@@ -14,7 +14,6 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"text/tabwriter"
@@ -105,9 +104,8 @@ type listed struct {
 	Name     string `json:"name"`
 	Number   string `json:"number"`
 	What     string `json:"what"`
-	Fires    string `json:"fires,omitempty"`
-	Sabotage string `json:"sabotage,omitempty"`
-	Missing  string `json:"missing,omitempty"`
+	Fires    string `json:"fires"`
+	Sabotage string `json:"sabotage"`
 }
 
 // Run implements the command.
@@ -117,7 +115,7 @@ func (c *listCmd) Run(w world) error {
 	case "json":
 		rows := make([]listed, len(all))
 		for i, s := range all {
-			rows[i] = listed{s.Name, s.Number(), s.What, s.Fires, s.Sabotage, s.Missing}
+			rows[i] = listed{s.Name, s.Number(), s.What, s.Fires, s.Sabotage}
 		}
 		return writeJSON(w.out, rows)
 	case "id":
@@ -129,14 +127,7 @@ func (c *listCmd) Run(w world) error {
 	tw := tabwriter.NewWriter(w.out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(tw, "NO\tSCENARIO\tWHAT IS DONE\tCOUNTER-TEST")
 	for _, s := range all {
-		counter := s.Sabotage
-		switch {
-		case s.Missing != "":
-			counter = "not yet: " + s.Missing
-		case counter == "":
-			counter = "-"
-		}
-		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\n", s.Number(), s.Name, s.What, counter)
+		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\n", s.Number(), s.Name, s.What, s.Sabotage)
 	}
 	return tw.Flush()
 }
@@ -254,12 +245,6 @@ func (c *runCmd) choose() ([]drill.Scenario, error) {
 			return nil, &failure{exitNotFound, fmt.Sprintf("there is no scenario %q", name), "gavel-drill list shows them"}
 		}
 		chosen = append(chosen, found...)
-	}
-	if c.Sabotage {
-		chosen = slices.DeleteFunc(chosen, func(s drill.Scenario) bool { return s.Sabotage == "" })
-		if len(chosen) == 0 {
-			return nil, &failure{exitUsage, "none of these has a counter-test", "gavel-drill list shows which have one"}
-		}
 	}
 	return chosen, nil
 }

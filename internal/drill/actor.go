@@ -14,6 +14,7 @@ import (
 
 	"github.com/gavel-oj/gavel/internal/clock"
 	"github.com/gavel-oj/gavel/internal/judge"
+	"github.com/gavel-oj/gavel/internal/probe"
 	"github.com/gavel-oj/gavel/internal/verdict"
 )
 
@@ -28,12 +29,17 @@ import (
 type actor struct {
 	name  string
 	gates string
+	sound bool
 	clk   clock.Clock
 	log   *slog.Logger
 }
 
 // Judge implements judge.Judge.
 func (a actor) Judge(ctx context.Context, task judge.Task, progress func(judge.Progress)) (*judge.Report, error) {
+	if program, ok := strings.CutPrefix(task.Package.Manifest.Name, probe.Problem+"-"); ok && a.sound {
+		program, _, _ = strings.Cut(program, "-")
+		return report(task, verdict.Verdict(strings.ToUpper(program))), nil
+	}
 	act, err := a.part(string(task.Source))
 	if err != nil {
 		return nil, &judge.Fault{Blame: judge.BlameHost, Message: err.Error()}
@@ -99,6 +105,9 @@ func report(task judge.Task, v verdict.Verdict) *judge.Report {
 	}
 	for i, test := range task.Package.Manifest.Tests {
 		row := judge.Test{Name: test.Name, Verdict: v, CPU: time.Millisecond, Wall: time.Millisecond, MemoryBytes: 1 << 20}
+		if v == verdict.TLE {
+			row.CPU, row.Wall = task.Limits.CPU, task.Limits.CPU
+		}
 		if i > 0 && v != verdict.AC {
 			row = judge.Test{Name: test.Name, Verdict: verdict.Skipped}
 		}

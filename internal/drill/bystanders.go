@@ -27,7 +27,7 @@ func (s *stand) watch(limit time.Duration, workerURL string, api *client.Client)
 	if api == nil {
 		api = s.api
 	}
-	s.worker("bystander", workerURL, 2, offering(bystanderLanguage))
+	s.worker("bystander", workerURL, 2, offering(bystanderLanguage), sound)
 	ctx, cancel := context.WithCancel(s.ctx)
 	b := &bystanders{s: s, limit: limit, quit: cancel, done: make(chan struct{}), waits: map[int64]time.Duration{}}
 	s.watched = b

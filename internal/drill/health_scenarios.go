@@ -3,8 +3,6 @@ package drill
 import (
 	"fmt"
 	"time"
-
-	"github.com/gavel-oj/gavel/gavelapi"
 )
 
 var healthScenarios = []Scenario{
@@ -29,14 +27,7 @@ func brokenWorker(t *T) {
 	s := programStand(t, 20*time.Second, "--set-aside-after", after, "--set-aside-for", "30m")
 	s.program("good", 0)
 	s.worker("broken", "", 1) // what it is given is no script, so each job is a fault of its host
-	_, err := s.api.WorkerLabel(s.ctx, "broken", gavelapi.WorkerLabels{Pool: "home"})
-	s.must(err, "put the broken worker into a pool")
-	_, err = s.api.PoolSet(s.ctx, "home", gavelapi.PoolSettings{Rank: 1})
-	s.must(err, "prefer the pool")
-	s.until(time.Minute, "the broken worker is preferred and there", func() bool {
-		w, err := s.api.WorkerGet(s.ctx, "broken")
-		return err == nil && w.Rank == 1 && w.State != "offline"
-	})
+	s.prefer("broken")
 	begun := t.Clock.Now()
 	var ids []int64
 	for range 9 {

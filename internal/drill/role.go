@@ -67,6 +67,7 @@ type workerSettings struct {
 	Languages []string
 	ClockAway time.Duration // its wall clock is wrong by so much
 	DiskBytes int64         // > 0: the state directory is a disk of that size
+	Sound     bool          // it passes known-answer probes; else they are scripts that it does not understand
 }
 
 func playWorker(ctx context.Context, s workerSettings, log *slog.Logger) error {
@@ -85,7 +86,7 @@ func playWorker(ctx context.Context, s workerSettings, log *slog.Logger) error {
 		capabilities.Languages = append(capabilities.Languages, gavelapi.LanguageOffer{ID: id, Version: "drill"})
 	}
 	w, err := worker.New(worker.Config{
-		Client: c, Judge: actor{name: s.Name, gates: s.Gates, clk: clk, log: log}, StateDir: s.StateDir, Slots: s.Slots,
+		Client: c, Judge: actor{name: s.Name, gates: s.Gates, sound: s.Sound, clk: clk, log: log}, StateDir: s.StateDir, Slots: s.Slots,
 		Capabilities: func() gavelapi.Capabilities { return capabilities }, Clock: clk, Logger: log,
 	})
 	if err != nil {

@@ -16,8 +16,6 @@ type Scenario struct {
 	Sabotage string
 	// Program means that it needs gavel-worker, its boxes and compilers.
 	Program bool
-	// Missing says why it cannot be run yet; such a scenario has no script.
-	Missing string
 
 	limit  time.Duration // for the whole of it; 0 is defaultLimit
 	script func(*T)
@@ -34,7 +32,7 @@ func (s Scenario) Number() string {
 // All lists every scenario in the order of the situations.
 func All() []Scenario {
 	return slices.Concat(workerScenarios, arbiterScenarios, databaseScenarios, networkScenarios,
-		raceScenarios, rejudgeScenarios, freezeScenarios, diskScenarios, clockScenarios, programScenarios, healthScenarios, missingScenarios)
+		raceScenarios, rejudgeScenarios, freezeScenarios, diskScenarios, clockScenarios, programScenarios, healthScenarios, sleepScenarios)
 }
 
 // Sorted is All by number.
@@ -56,9 +54,4 @@ func Find(name string) []Scenario {
 		}
 	}
 	return found
-}
-
-// missingScenarios are not written yet.
-var missingScenarios = []Scenario{
-	{Name: "a24-planned-sleep", What: "a home machine sleeps and wakes on its plan", Missing: "this drill is not written yet; internal/arbiter tests planned hours"},
 }

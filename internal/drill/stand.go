@@ -231,6 +231,9 @@ func offering(languages ...string) workerOption {
 	return func(w *workerSettings) { w.Languages = languages }
 }
 
+// sound is a worker whose probes have the answers that are known.
+func sound(w *workerSettings) { w.Sound = true }
+
 // worker starts a worker that acts, against url ("" is the first arbiter's).
 // Starting one of the same name again is a restart of its machine.
 func (s *stand) worker(name, url string, slots int, options ...workerOption) *process {

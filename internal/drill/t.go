@@ -52,7 +52,6 @@ const (
 	OK          = "ok"
 	Failed      = "failed"
 	Skipped     = "skipped" // this machine lacks something
-	Missing     = "missing" // gavel lacks something
 	Interrupted = "interrupted"
 )
 
@@ -64,7 +63,7 @@ type Result struct {
 	Fired      string   `json:"fired"`
 	Sabotaged  bool     `json:"sabotaged,omitempty"`
 	Verdict    string   `json:"verdict"`
-	Why        []string `json:"why,omitempty"` // of failing, skipping, missing
+	Why        []string `json:"why,omitempty"` // of failing, skipping
 	Did        []string `json:"did"`
 	HoldUpMS   float64  `json:"hold_up_ms"` // longest wait of a bystander for its grant
 	Bystanders int      `json:"bystanders"`
@@ -113,10 +112,6 @@ func Run(ctx context.Context, s Scenario, o Options) Result {
 	t.result = Result{
 		Name: s.Name, Number: s.Number(), What: s.What, Fired: s.Fires, Seed: o.Seed,
 		Sabotaged: o.Sabotage, Verdict: OK, Did: []string{},
-	}
-	if s.script == nil {
-		t.result.Verdict, t.result.Why = Missing, []string{s.Missing}
-		return t.result
 	}
 	limit := s.limit
 	if limit == 0 {

@@ -10,9 +10,9 @@ import (
 
 // Summary adds the results of a run up.
 type Summary struct {
-	OK, Failed, Skipped, Missing, Interrupted int
-	Jobs, Lost, Duplicated, Stale, Late       int
-	Figures                                   []Figure
+	OK, Failed, Skipped, Interrupted    int
+	Jobs, Lost, Duplicated, Stale, Late int
+	Figures                             []Figure
 }
 
 // Summarize adds results up.
@@ -26,8 +26,6 @@ func Summarize(results []Result) Summary {
 			sum.Failed++
 		case Skipped:
 			sum.Skipped++
-		case Missing:
-			sum.Missing++
 		case Interrupted:
 			sum.Interrupted++
 		}
@@ -54,7 +52,7 @@ func Table(w io.Writer, results []Result) error {
 		if r.Bystanders > 0 {
 			waited = fmt.Sprintf("%.0f ms", r.HoldUpMS)
 		}
-		if r.Verdict == Missing || r.Verdict == Skipped {
+		if r.Verdict == Skipped {
 			fmt.Fprintf(tw, "%s\t%s\t%s\t-\t-\t-\t-\t-\t-\t-\t%s\n", r.Number, r.Name, strings.Join(r.Why, "; "), r.Verdict)
 			continue
 		}
@@ -94,8 +92,8 @@ func Table(w io.Writer, results []Result) error {
 	if sum.Interrupted > 0 {
 		fmt.Fprintln(w, "\ninterrupted: the rest was not run")
 	}
-	_, err := fmt.Fprintf(w, "\n%d ok, %d failed, %d skipped, %d not yet; %d jobs: %d lost, %d recorded twice, %d stale; %d late reports discarded\n",
-		sum.OK, sum.Failed, sum.Skipped, sum.Missing, sum.Jobs, sum.Lost, sum.Duplicated, sum.Stale, sum.Late)
+	_, err := fmt.Fprintf(w, "\n%d ok, %d failed, %d skipped; %d jobs: %d lost, %d recorded twice, %d stale; %d late reports discarded\n",
+		sum.OK, sum.Failed, sum.Skipped, sum.Jobs, sum.Lost, sum.Duplicated, sum.Stale, sum.Late)
 	return err
 }
 
