@@ -17,13 +17,16 @@ import (
 // with the same submission gives the same answer for a day. An empty key is
 // replaced by a random one, and then the call must not be repeated.
 func (c *Client) SubmissionCreate(ctx context.Context, in gavelapi.NewSubmission, key string) (*gavelapi.Submission, error) {
+	return get[gavelapi.Submission](ctx, c, request{
+		op: "submission create", method: http.MethodPost, path: "/v1/submissions", in: in, header: keyHeader(key), limit: 3 * c.timeout,
+	})
+}
+
+func keyHeader(key string) http.Header {
 	if key == "" {
 		key = rand.Text()
 	}
-	return get[gavelapi.Submission](ctx, c, request{
-		op: "submission create", method: http.MethodPost, path: "/v1/submissions", in: in,
-		header: http.Header{gavelapi.IdempotencyKeyHeader: {key}}, limit: 3 * c.timeout,
-	})
+	return http.Header{gavelapi.IdempotencyKeyHeader: {key}}
 }
 
 // SubmissionGet reads a submission with its detail. With wait > 0 the arbiter
@@ -74,10 +77,12 @@ func (c *Client) SubmissionCancel(ctx context.Context, id int64) (*gavelapi.Subm
 	})
 }
 
-// RunCreate has a program run on inputs. It must not be repeated blindly: each
-// call makes a run.
-func (c *Client) RunCreate(ctx context.Context, in gavelapi.NewRun) (*gavelapi.Run, error) {
-	return get[gavelapi.Run](ctx, c, request{op: "run create", method: http.MethodPost, path: "/v1/runs", in: in, limit: 3 * c.timeout})
+// RunCreate has a program run on inputs. Of key holds what SubmissionCreate
+// says, for as long as the run is kept.
+func (c *Client) RunCreate(ctx context.Context, in gavelapi.NewRun, key string) (*gavelapi.Run, error) {
+	return get[gavelapi.Run](ctx, c, request{
+		op: "run create", method: http.MethodPost, path: "/v1/runs", in: in, header: keyHeader(key), limit: 3 * c.timeout,
+	})
 }
 
 // RunGet reads a run. With wait > 0 the arbiter holds the answer until the run

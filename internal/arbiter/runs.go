@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 	"unicode/utf8"
@@ -63,48 +64,49 @@ const (
 const maxClaimPayload = 32 << 20
 
 // CreateRun implements httpapi.Service.
-func (a *Arbiter) CreateRun(ctx context.Context, p auth.Principal, n gavelapi.NewRun) (gavelapi.Run, error) {
+func (a *Arbiter) CreateRun(ctx context.Context, p auth.Principal, key string, bodyHash []byte, n gavelapi.NewRun) (gavelapi.Run, bool, error) {
 	var none gavelapi.Run
 	lang, ok := a.cfg.Languages.Get(n.Language)
 	if !ok {
-		return none, apperr.New(apperr.Unsupported, "gavel language list shows the known ones", "unknown language").At("body.language")
+		return none, false, apperr.New(apperr.Unsupported, "gavel language list shows the known ones", "unknown language").At("body.language")
 	}
 	src, err := a.checkSource(gavelapi.NewSubmission{
 		SourceName: n.SourceName, Source: n.Source, SourceBase64: n.SourceBase64, Files: n.Files,
 	}, lang, &problem.Manifest{})
 	if err != nil {
-		return none, err
+		return none, false, err
 	}
 	inputs, err := a.checkInputs(n.Inputs)
 	if err != nil {
-		return none, err
+		return none, false, err
 	}
 	limits, err := a.runLimits(n.Limits, len(inputs), lang)
 	if err != nil {
-		return none, err
+		return none, false, err
 	}
 	needs := []string{gavelapi.FeatureRun}
-	id, jobID, err := a.db.SubmitRun(ctx, store.NewRun{
+	done, err := a.db.SubmitRun(ctx, store.NewRun{
 		Language: lang.ID, Submitter: n.User, SourceName: src.name, Source: src.main, Files: src.more, Inputs: inputs,
 		Limits: mustJSON(wireLimits(limits)), Features: needs, MemoryBytes: limits.MemoryBytes, CPUUS: limits.CPU.Microseconds(),
-		Keep: a.cfg.Runs.Keep, TokenID: p.TokenID, MaxWaiting: a.cfg.MaxWaitingPerUser,
+		Keep: a.cfg.Runs.Keep, Key: store.IdempotencyKey{Text: key, BodyHash: bodyHash}, TokenID: p.TokenID, MaxWaiting: a.cfg.MaxWaitingPerUser,
 	})
-	if apperr.CodeOf(err) == apperr.TooMany {
-		return none, err
+	if _, refused := errors.AsType[*apperr.Error](err); refused {
+		return none, false, err
 	}
 	if err != nil {
-		return none, unavailable(err, "store a run")
+		return none, false, unavailable(err, "store a run")
 	}
-	if l := a.current.Load(); l != nil {
+	if l := a.current.Load(); l != nil && !done.Replayed {
 		l.mu.Lock()
 		l.enqueue(dispatch.Job{
-			ID: jobID, Lane: dispatch.Run, Class: dispatch.ClassPractice, Submitter: n.User, Language: lang.ID,
+			ID: done.JobID, Lane: dispatch.Run, Class: dispatch.ClassPractice, Submitter: n.User, Language: lang.ID,
 			Needs: dispatch.Needs{Features: needs, MemoryBytes: limits.MemoryBytes, Tight: limits.CPU <= tightLimit},
 		})
 		l.mu.Unlock()
 		l.poke()
 	}
-	return a.readRun(ctx, id)
+	run, err := a.readRun(ctx, done.RunID)
+	return run, done.Replayed, err
 }
 
 func (a *Arbiter) checkInputs(given []gavelapi.RunInput) ([][]byte, error) {

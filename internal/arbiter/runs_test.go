@@ -21,7 +21,7 @@ func (s *stand) run(n gavelapi.NewRun) gavelapi.Run {
 	if n.Source == "" {
 		n.Source = "int main(){}"
 	}
-	run, err := s.CreateRun(s.t.Context(), s.admin, n)
+	run, _, err := s.CreateRun(s.t.Context(), s.admin, "", nil, n)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -277,7 +277,7 @@ func TestRunsThatAreRefused(t *testing.T) {
 		if tt.run.Source == "" && tt.run.SourceBase64 == nil {
 			tt.run.Source = "x"
 		}
-		_, err := s.CreateRun(t.Context(), s.admin, tt.run)
+		_, _, err := s.CreateRun(t.Context(), s.admin, "", nil, tt.run)
 		if e, ok := err.(*apperr.Error); !ok || e.Code != tt.code || e.Field != tt.field || e.Hint == "" { //nolint:errorlint // it is promised as it is
 			t.Errorf("%s: %v", name, err)
 		}

@@ -61,7 +61,7 @@ func (a *Arbiter) CreateSubmission(ctx context.Context, p auth.Principal, key st
 		},
 		Source: src.main, Files: src.more, PackageDigest: row.PackageDigest, Limits: mustJSON(wireLimits(limits)), Lane: dispatch.Judge.String(),
 		Priority: priority, MemoryBytes: limits.MemoryBytes, CPUUS: limits.CPU.Microseconds(),
-		IdempotencyKey: key, BodyHash: bodyHash, TokenID: p.TokenID, MaxWaiting: a.cfg.MaxWaitingPerUser,
+		Key: store.IdempotencyKey{Text: key, BodyHash: bodyHash}, TokenID: p.TokenID, MaxWaiting: a.cfg.MaxWaitingPerUser,
 	})
 	if err != nil {
 		if code := apperr.CodeOf(err); code == apperr.Invalid || code == apperr.TooMany {

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -192,6 +193,60 @@ func TestAnIdempotencyKeyStoresOnce(t *testing.T) {
 	other := sha256.Sum256([]byte("another body"))
 	if _, _, err := s.CreateSubmission(t.Context(), s.admin, "key", other[:], n); apperr.CodeOf(err) != apperr.Invalid {
 		t.Errorf("the key with another body: %v", err)
+	}
+}
+
+// A run's key is forgotten with the run, and is none of a submission's.
+func TestAnIdempotencyKeyOfARun(t *testing.T) {
+	s := newStand(t, quick)
+	n := gavelapi.NewRun{Language: "c", Source: "int main(){}", User: "u"}
+	hash, other := sha256.Sum256([]byte("body")), sha256.Sum256([]byte("another body"))
+	runs := make(chan gavelapi.Run, 20)
+	var stored atomic.Int32
+	var wg sync.WaitGroup
+	for range 20 {
+		wg.Go(func() {
+			run, replayed, err := s.CreateRun(t.Context(), s.admin, "key", hash[:], n)
+			if err != nil {
+				t.Error(err)
+			}
+			if !replayed {
+				stored.Add(1)
+			}
+			runs <- run
+		})
+	}
+	wg.Wait()
+	first := <-runs
+	for range 19 {
+		if run := <-runs; run.ID != first.ID {
+			t.Errorf("one key made runs %d and %d", first.ID, run.ID)
+		}
+	}
+	if stored.Load() != 1 || s.number("select count(*) from runs") != 1 || s.number("select count(*) from jobs") != 1 {
+		t.Errorf("one key stored %d", stored.Load())
+	}
+	refused := func(what string, err error) {
+		t.Helper()
+		if apperr.CodeOf(err) != apperr.Invalid {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	_, _, err := s.CreateRun(t.Context(), s.admin, "key", other[:], n)
+	refused("the key with another body", err)
+	sub := gavelapi.NewSubmission{Problem: "p", Language: "c", Source: "int main(){}"}
+	_, _, err = s.CreateSubmission(t.Context(), s.admin, "key", hash[:], sub)
+	refused("a run's key for a submission", err)
+	if _, _, err := s.CreateSubmission(t.Context(), s.admin, "sub", hash[:], sub); err != nil {
+		t.Fatal(err)
+	}
+	_, _, err = s.CreateRun(t.Context(), s.admin, "sub", hash[:], n)
+	refused("a submission's key for a run", err)
+
+	s.exec("delete from jobs where work_id = $1", first.ID)
+	s.exec("delete from runs where id = $1", first.ID)
+	if run, replayed, err := s.CreateRun(t.Context(), s.admin, "key", hash[:], n); err != nil || replayed || run.ID == first.ID {
+		t.Errorf("the key of a deleted run: %d, replayed %t, %v", run.ID, replayed, err)
 	}
 }
 

@@ -62,7 +62,7 @@ func (cmd *RunCmd) Run(app *App) error {
 	for _, f := range files[1:] {
 		in.Files = append(in.Files, gavelapi.SourceFile{Name: f.name, ContentBase64: f.text})
 	}
-	run, err := c.RunCreate(app.Ctx, in)
+	run, err := handIn(app.Ctx, in, c.RunCreate)
 	if err != nil {
 		return aboutFile(err, files)
 	}

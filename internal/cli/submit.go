@@ -67,20 +67,7 @@ func (cmd *SubmitCmd) Run(app *App) error {
 			in.Files = append(in.Files, gavelapi.SourceFile{Name: f.name, Content: text, ContentBase64: encoded})
 		}
 	}
-	// One key for all tries: an answer that was lost must not become a second
-	// submission.
-	key := rand.Text()
-	tries := 0
-	pause := client.NewPause(200*time.Millisecond, time.Second)
-	ctx, stop := context.WithCancelCause(app.Ctx)
-	defer stop(nil)
-	sub, err := client.Retry(ctx, pause, func(ctx context.Context) (*gavelapi.Submission, error) {
-		return c.SubmissionCreate(ctx, in, key)
-	}, func(err error, _ time.Duration) {
-		if tries++; tries >= 3 {
-			stop(err)
-		}
-	})
+	sub, err := handIn(app.Ctx, in, c.SubmissionCreate)
 	if err != nil {
 		return aboutFile(err, files)
 	}
@@ -94,6 +81,23 @@ func (cmd *SubmitCmd) Run(app *App) error {
 		return nil
 	}
 	return app.follow(c, sub.ID, cmd.FailOn)
+}
+
+// handIn makes something at the arbiter. There is one key for all tries: an
+// answer that was lost must not become a second submission.
+func handIn[I, O any](ctx context.Context, in I, create func(context.Context, I, string) (*O, error)) (*O, error) {
+	key := rand.Text()
+	tries := 0
+	pause := client.NewPause(200*time.Millisecond, time.Second)
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	return client.Retry(ctx, pause, func(ctx context.Context) (*O, error) {
+		return create(ctx, in, key)
+	}, func(err error, _ time.Duration) {
+		if tries++; tries >= 3 {
+			stop(err)
+		}
+	})
 }
 
 // aboutFile lets a refusal name the file that it is about, which the arbiter

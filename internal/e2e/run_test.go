@@ -78,7 +78,7 @@ func TestProgramsRunOnInputs(t *testing.T) {
 
 	// One slot is busy, so the second of a user's waits and the third is too much.
 	slow := gavelapi.NewRun{Language: "cpp17", Source: slowEcho, User: "ann", Limits: gavelapi.RunLimits{CPUUS: 9_000_000}}
-	first, err := s.api.RunCreate(t.Context(), slow)
+	first, err := s.api.RunCreate(t.Context(), slow, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +86,7 @@ func TestProgramsRunOnInputs(t *testing.T) {
 		got, err := s.api.RunGet(t.Context(), first.ID, 0)
 		return err == nil && got.State == gavelapi.StateRunning
 	})
-	second, err := s.api.RunCreate(t.Context(), slow)
+	second, err := s.api.RunCreate(t.Context(), slow, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,7 +105,7 @@ func TestTheWorkerIsKilledInTheMiddleOfARun(t *testing.T) {
 	s.start("--no-samples")
 	run, err := s.api.RunCreate(t.Context(), gavelapi.NewRun{
 		Language: "cpp17", Source: slowEcho, Inputs: []gavelapi.RunInput{{Content: "17\n"}}, Limits: gavelapi.RunLimits{CPUUS: 9_000_000},
-	})
+	}, "")
 	if err != nil {
 		t.Fatal(err)
 	}

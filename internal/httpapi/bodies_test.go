@@ -43,6 +43,22 @@ func TestIdempotencyKey(t *testing.T) {
 	r.problem(c, 409, apperr.Conflict)
 }
 
+func TestIdempotencyKeyOfARun(t *testing.T) {
+	r := newRig(t)
+	c := call{method: "POST", path: "/v1/runs", token: apitest.SiteToken, body: `{"language":"cpp17","source":"x"}`, header: map[string]string{"Idempotency-Key": "k-1"}}
+	first, second := r.do(c), r.do(c)
+	if first.status != 201 || second.status != 200 || second.header.Get("Location") != "/v1/runs/1" || second.header.Get("Idempotency-Replayed") != "true" {
+		t.Errorf("first %d, second %d", first.status, second.status)
+	}
+	if diff := cmp.Diff(first.body, second.body); diff != "" {
+		t.Error(diff)
+	}
+	c.body = `{"language":"cpp17","source":"y"}`
+	r.problem(c, 422, apperr.Invalid)
+	c.header["Idempotency-Key"] = " "
+	r.problem(c, 400, apperr.Malformed)
+}
+
 func TestSources(t *testing.T) {
 	r := newRig(t)
 	for name, tc := range map[string]struct {

@@ -12,13 +12,8 @@ import (
 )
 
 type runInput struct {
-	RawBody []byte
-	Body    gavelapi.NewRun
-}
-
-type runOutput struct {
-	Location string `header:"Location"`
-	Body     gavelapi.Run
+	KeyInput
+	text[gavelapi.NewRun]
 }
 
 type readRunInput struct {
@@ -32,16 +27,20 @@ func (s *server) runRoutes() {
 		OperationID: "create-run", Method: http.MethodPost, Path: "/v1/runs", Tags: tags,
 		Summary: "Run a program on inputs, without a problem", DefaultStatus: http.StatusCreated,
 		Description: "It goes before judging, counts for nobody, and its result is deleted after a while. " +
-			"429 when its user has too much waiting already.",
-		Errors: []int{http.StatusUnprocessableEntity, http.StatusTooManyRequests},
-	}, func(ctx context.Context, p auth.Principal, in *runInput) (*runOutput, error) {
+			"429 when its user has too much waiting already. An Idempotency-Key does what it does for submissions, until the result is deleted.",
+		Errors:    []int{http.StatusConflict, http.StatusUnprocessableEntity, http.StatusTooManyRequests},
+		Responses: map[string]*huma.Response{"200": {Description: "made by an earlier request with the same key", Content: s.jsonOf(gavelapi.Run{})}},
+	}, func(ctx context.Context, p auth.Principal, in *runInput) (*created[gavelapi.Run], error) {
+		if err := in.checkKey(); err != nil {
+			return nil, err
+		}
 		n := in.Body
 		err := checkSource(gavelapi.NewSubmission{Source: n.Source, SourceBase64: n.SourceBase64, Files: n.Files}, n.Inputs...)
 		if err != nil {
 			return nil, err
 		}
-		run, err := s.Service.CreateRun(ctx, p, n)
-		return &runOutput{Location: fmt.Sprintf("/v1/runs/%d", run.ID), Body: run}, err
+		run, replayed, err := s.Service.CreateRun(ctx, p, in.Key, hashOf(in.RawBody), n)
+		return createdAt(fmt.Sprintf("/v1/runs/%d", run.ID), run, replayed), err
 	})
 	register(s, sites, huma.Operation{
 		OperationID: "get-run", Method: http.MethodGet, Path: "/v1/runs/{id}", Tags: tags,

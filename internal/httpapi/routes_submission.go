@@ -2,11 +2,9 @@ package httpapi
 
 import (
 	"context"
-	"crypto/sha256"
 	"fmt"
 	"net/http"
 	"net/url"
-	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -17,29 +15,8 @@ import (
 )
 
 type createInput struct {
-	Key     string `header:"Idempotency-Key" maxLength:"255" doc:"makes repeating safe for 24 hours"`
-	RawBody []byte
-	Body    gavelapi.NewSubmission
-
-	emptyKey bool // the header is there and holds nothing
-}
-
-// Resolve implements huma.Resolver: to the field above, a header that is empty
-// looks like one that is missing.
-func (in *createInput) Resolve(ctx huma.Context) []error {
-	ctx.EachHeader(func(name, value string) {
-		if strings.EqualFold(name, gavelapi.IdempotencyKeyHeader) && strings.TrimSpace(value) == "" {
-			in.emptyKey = true
-		}
-	})
-	return nil
-}
-
-type createOutput struct {
-	Status   int
-	Location string `header:"Location"`
-	Replayed string `header:"Idempotency-Replayed" doc:"true when an earlier request with this key made it"`
-	Body     gavelapi.Submission
+	KeyInput
+	text[gavelapi.NewSubmission]
 }
 
 type submissionInput struct {
@@ -124,36 +101,15 @@ func (s *server) submissionRoutes() {
 	})
 }
 
-func (s *server) createSubmission(ctx context.Context, p auth.Principal, in *createInput) (*createOutput, error) {
-	if err := checkKey(in.Key, in.emptyKey); err != nil {
+func (s *server) createSubmission(ctx context.Context, p auth.Principal, in *createInput) (*created[gavelapi.Submission], error) {
+	if err := in.checkKey(); err != nil {
 		return nil, err
 	}
 	if err := checkSource(in.Body); err != nil {
 		return nil, err
 	}
-	hash := sha256.Sum256(in.RawBody)
-	sub, replayed, err := s.Service.CreateSubmission(ctx, p, in.Key, hash[:], in.Body)
-	if err != nil {
-		return nil, err
-	}
-	o := &createOutput{Status: http.StatusCreated, Location: fmt.Sprintf("/v1/submissions/%d", sub.ID), Body: sub}
-	if replayed {
-		o.Status, o.Replayed = http.StatusOK, "true"
-	}
-	return o, nil
-}
-
-// checkKey wants what the header's draft wants: printable ASCII. It refuses a
-// key that protects nothing: an empty one is a variable that was not set or a
-// command that failed, and its sender believes in it.
-func checkKey(key string, empty bool) error {
-	if empty {
-		return apperr.New(apperr.Malformed, "send a key of your own, such as a random UUID, or leave the header out", "the Idempotency-Key is empty").At("header.Idempotency-Key")
-	}
-	if strings.ContainsFunc(key, func(r rune) bool { return r < ' ' || r > '~' }) {
-		return apperr.New(apperr.Invalid, "a random UUID is a good key", "the key must be printable ASCII").At("header.Idempotency-Key")
-	}
-	return nil
+	sub, replayed, err := s.Service.CreateSubmission(ctx, p, in.Key, hashOf(in.RawBody), in.Body)
+	return createdAt(fmt.Sprintf("/v1/submissions/%d", sub.ID), sub, replayed), err
 }
 
 func parseWait(text string) (time.Duration, error) {

@@ -54,9 +54,9 @@ type Service interface {
 	// CancelSubmission cancels what is not final; apperr.Conflict otherwise.
 	CancelSubmission(ctx context.Context, p auth.Principal, id int64) (gavelapi.Submission, error)
 
-	// CreateRun stores a run; apperr.TooMany when its user has too much waiting
-	// already, as for CreateSubmission.
-	CreateRun(ctx context.Context, p auth.Principal, n gavelapi.NewRun) (gavelapi.Run, error)
+	// CreateRun stores a run, with the key and the refusals of CreateSubmission;
+	// a key is forgotten with its run.
+	CreateRun(ctx context.Context, p auth.Principal, idempotencyKey string, bodyHash []byte, n gavelapi.NewRun) (run gavelapi.Run, replayed bool, err error)
 	// ReadRun reads one, waiting as Submission does; apperr.NotFound also when
 	// it has expired.
 	ReadRun(ctx context.Context, id int64, wait time.Duration) (gavelapi.Run, error)

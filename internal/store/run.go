@@ -25,12 +25,23 @@ type NewRun struct {
 	MemoryBytes int64    // of Limits, for dispatch
 	CPUUS       int64
 	Keep        time.Duration // of the result
+	Key         IdempotencyKey
 	TokenID     int64
 	MaxWaiting  int // of the submitter, this one included; 0 is any number
 }
 
-// SubmitRun stores a run with its job in one transaction.
-func (db *DB) SubmitRun(ctx context.Context, n NewRun) (runID, jobID int64, err error) {
+// SubmittedRun is what SubmitRun stored, or what an earlier call with the same
+// key did.
+type SubmittedRun struct {
+	RunID    int64
+	JobID    int64 // 0 when Replayed
+	Replayed bool
+}
+
+// SubmitRun stores a run with its job in one transaction. Of an idempotency
+// key holds what Submit says, for as long as the run is kept.
+func (db *DB) SubmitRun(ctx context.Context, n NewRun) (SubmittedRun, error) {
+	var out SubmittedRun
 	inputs := make([][]byte, len(n.Inputs))
 	for i, in := range n.Inputs {
 		inputs[i] = append([]byte{}, in...) // an empty input is not a NULL
@@ -40,15 +51,19 @@ func (db *DB) SubmitRun(ctx context.Context, n NewRun) (runID, jobID int64, err 
 		Inputs: inputs, Limits: n.Limits, CreatedBy: &n.TokenID, Keep: n.Keep,
 	}
 	run.FileNames, run.FileContents = splitFiles(n.Files)
-	err = db.InTx(ctx, func(tx pgx.Tx) error {
+	err := db.InTx(ctx, func(tx pgx.Tx) (err error) {
+		if out.RunID, err = db.Q.InsertRun(ctx, tx, &run); err != nil {
+			return fmt.Errorf("insert run: %w", err)
+		}
+		// First the key: what is asked again is not counted again.
+		if err := db.takeKey(ctx, tx, n.TokenID, n.Key, nil, &out.RunID); err != nil {
+			return err
+		}
 		if err := db.checkWaiting(ctx, tx, n.Submitter, n.MaxWaiting); err != nil {
 			return err
 		}
-		if runID, err = db.Q.InsertRun(ctx, tx, &run); err != nil {
-			return fmt.Errorf("insert run: %w", err)
-		}
-		jobID, err = db.Q.InsertRunJob(ctx, tx, &storedb.InsertRunJobParams{
-			RunID: runID, Language: n.Language, Submitter: n.Submitter, Features: n.Features,
+		out.JobID, err = db.Q.InsertRunJob(ctx, tx, &storedb.InsertRunJobParams{
+			RunID: out.RunID, Language: n.Language, Submitter: n.Submitter, Features: n.Features,
 			MemoryBytes: n.MemoryBytes, CPUUs: n.CPUUS,
 		})
 		if err != nil {
@@ -56,7 +71,17 @@ func (db *DB) SubmitRun(ctx context.Context, n NewRun) (runID, jobID int64, err 
 		}
 		return nil
 	})
-	return runID, jobID, err
+	if err != errKeyTaken { //nolint:errorlint // compared by identity on purpose: returned as it is above
+		return out, err
+	}
+	earlier, err := db.underKey(ctx, n.TokenID, n.Key)
+	if err == nil && earlier.RunID == nil {
+		err = otherRequest()
+	}
+	if err != nil {
+		return out, err
+	}
+	return SubmittedRun{RunID: *earlier.RunID, Replayed: true}, nil
 }
 
 // checkWaiting refuses what would make a user wait for more than limit things

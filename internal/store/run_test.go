@@ -24,11 +24,11 @@ func (f *fixture) submitRun(change func(*store.NewRun)) (runID int64, s store.Su
 	if change != nil {
 		change(&n)
 	}
-	id, job, err := f.SubmitRun(f.t.Context(), n)
+	run, err := f.SubmitRun(f.t.Context(), n)
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	return id, store.Submitted{JobID: job}
+	return run.RunID, store.Submitted{JobID: run.JobID}
 }
 
 func (f *fixture) run(id int64) *storedb.RunByIDRow {
@@ -191,7 +191,7 @@ func TestAUserMayHaveOnlySoMuchWaiting(t *testing.T) {
 		wg.Go(func() {
 			var err error
 			if i%2 == 0 {
-				_, _, err = f.SubmitRun(t.Context(), store.NewRun{
+				_, err = f.SubmitRun(t.Context(), store.NewRun{
 					Language: "c", Submitter: "ann", Source: []byte("x"), Inputs: [][]byte{{}}, Limits: json.RawMessage("{}"), Keep: time.Hour, TokenID: f.token, MaxWaiting: limit,
 				})
 			} else {

@@ -1,7 +1,6 @@
 package store
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -23,8 +22,7 @@ type NewSubmission struct {
 	Priority       int16 // of dispatch: a lower one goes first
 	MemoryBytes    int64 // of Limits, for dispatch
 	CPUUS          int64
-	IdempotencyKey string // "" when the caller gave none
-	BodyHash       []byte
+	Key            IdempotencyKey
 	TokenID        int64
 	MaxWaiting     int // of the submitter, this one included; 0 is any number
 }
@@ -54,16 +52,8 @@ func (db *DB) Submit(ctx context.Context, n NewSubmission) (Submitted, error) {
 		if err != nil {
 			return fmt.Errorf("insert submission: %w", err)
 		}
-		if n.IdempotencyKey != "" {
-			rows, err := db.Q.InsertIdempotencyKey(ctx, tx, &storedb.InsertIdempotencyKeyParams{
-				TokenID: n.TokenID, Key: n.IdempotencyKey, BodyHash: n.BodyHash, SubmissionID: sub.ID,
-			})
-			if err != nil {
-				return fmt.Errorf("insert idempotency key: %w", err)
-			}
-			if rows == 0 {
-				return errKeyTaken
-			}
+		if err := db.takeKey(ctx, tx, n.TokenID, n.Key, &sub.ID, nil); err != nil {
+			return err
 		}
 		if err := db.checkWaiting(ctx, tx, n.Submission.Submitter, n.MaxWaiting); err != nil {
 			return err
@@ -97,15 +87,14 @@ func (db *DB) Submit(ctx context.Context, n NewSubmission) (Submitted, error) {
 	if err != errKeyTaken { //nolint:errorlint // compared by identity on purpose: returned as it is above
 		return out, err
 	}
-	earlier, err := db.Q.FindIdempotencyKey(ctx, db.Pool, &storedb.FindIdempotencyKeyParams{TokenID: n.TokenID, Key: n.IdempotencyKey})
+	earlier, err := db.underKey(ctx, n.TokenID, n.Key)
+	if err == nil && earlier.SubmissionID == nil {
+		err = otherRequest()
+	}
 	if err != nil {
-		return out, fmt.Errorf("read idempotency key: %w", err)
+		return out, err
 	}
-	if !bytes.Equal(earlier.BodyHash, n.BodyHash) {
-		return out, apperr.New(apperr.Invalid, "use a new key for a new request",
-			"this Idempotency-Key was used with another request body").At("header.Idempotency-Key")
-	}
-	return Submitted{SubmissionID: earlier.SubmissionID, Replayed: true}, nil
+	return Submitted{SubmissionID: *earlier.SubmissionID, Replayed: true}, nil
 }
 
 // splitFiles gives the two arrays of a table; both are null without files.
@@ -116,9 +105,6 @@ func splitFiles(files []SourceFile) (names []string, contents [][]byte) {
 	}
 	return names, contents
 }
-
-// errKeyTaken rolls Submit's transaction back.
-var errKeyTaken = fmt.Errorf("idempotency key is taken")
 
 // Publish makes a package the live version of a problem. unchanged says that
 // it was live already; nothing is then written. manifest and size describe the

@@ -22,9 +22,9 @@ type fakeRun struct {
 // its source say otherwise: "stderr: TEXT", "exit: 3" to end with that code,
 // "ended: cpu" for another end, "cut" to have its output cut, "verdict: CE" not
 // to compile and "verdict: SE" to meet a fault.
-func (f *Fake) CreateRun(ctx context.Context, _ auth.Principal, n gavelapi.NewRun) (gavelapi.Run, error) {
+func (f *Fake) CreateRun(ctx context.Context, _ auth.Principal, key string, bodyHash []byte, n gavelapi.NewRun) (gavelapi.Run, bool, error) {
 	if err := f.enter(ctx, "CreateRun"); err != nil {
-		return gavelapi.Run{}, err
+		return gavelapi.Run{}, false, err
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -33,7 +33,14 @@ func (f *Fake) CreateRun(ctx context.Context, _ auth.Principal, n gavelapi.NewRu
 		known = known || l.ID == n.Language
 	}
 	if !known {
-		return gavelapi.Run{}, apperr.New(apperr.Unsupported, "gavel language list shows the known ones", "unknown language").At("body.language")
+		return gavelapi.Run{}, false, apperr.New(apperr.Unsupported, "gavel language list shows the known ones", "unknown language").At("body.language")
+	}
+	earlier, replayed, err := f.underKey(key, bodyHash)
+	switch {
+	case err != nil:
+		return gavelapi.Run{}, false, err
+	case replayed:
+		return f.runs[earlier-1].run, true, nil
 	}
 	source := n.SourceBase64
 	if source == nil {
@@ -48,7 +55,8 @@ func (f *Fake) CreateRun(ctx context.Context, _ auth.Principal, n gavelapi.NewRu
 		Limits: gavelapi.Limits{CPUUS: max(n.Limits.CPUUS, 1), MemoryBytes: n.Limits.MemoryBytes, OutputBytes: n.Limits.OutputBytes},
 	}
 	f.runs = append(f.runs, fakeRun{run: run, to: outcomeOf(run, source, n.Inputs)})
-	return run, nil
+	f.noteKey(key, bodyHash, run.ID)
+	return run, false, nil
 }
 
 func outcomeOf(run gavelapi.Run, source []byte, inputs []gavelapi.RunInput) gavelapi.Run {

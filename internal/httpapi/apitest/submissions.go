@@ -27,11 +27,12 @@ func (f *Fake) CreateSubmission(ctx context.Context, _ auth.Principal, key strin
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if k, ok := f.keys[key]; ok && key != "" {
-		if k.hash != string(bodyHash) {
-			return gavelapi.Submission{}, false, apperr.New(apperr.Invalid, "use a new key for a new request", "this key was used with another body").At("header.Idempotency-Key")
-		}
-		return f.subs[k.id-1], true, nil
+	earlier, replayed, err := f.underKey(key, bodyHash)
+	switch {
+	case err != nil:
+		return gavelapi.Submission{}, false, err
+	case replayed:
+		return f.subs[earlier-1], true, nil
 	}
 	all := []byte(in.Source + string(in.SourceBase64))
 	files := []gavelapi.SourceFile{{Name: cmp.Or(in.SourceName, "main"), Content: in.Source, ContentBase64: in.SourceBase64}}
@@ -52,8 +53,24 @@ func (f *Fake) CreateSubmission(ctx context.Context, _ auth.Principal, key strin
 	}
 	f.subs = append(f.subs, sub)
 	f.sources = append(f.sources, gavelapi.SubmissionSource{SubmissionID: id, Language: in.Language, Files: files})
-	f.keys[key] = keyed{id: id, hash: string(bodyHash)}
+	f.noteKey(key, bodyHash, id)
 	return sub, false, nil
+}
+
+// underKey finds what an earlier request with a key made.
+func (f *Fake) underKey(key string, bodyHash []byte) (id int64, replayed bool, err error) {
+	k, ok := f.keys[key]
+	if !ok || key == "" {
+		return 0, false, nil
+	}
+	if k.hash != string(bodyHash) {
+		return 0, false, apperr.New(apperr.Invalid, "use a new key for a new request", "this key was used with another body").At("header.Idempotency-Key")
+	}
+	return k.id, true, nil
+}
+
+func (f *Fake) noteKey(key string, bodyHash []byte, id int64) {
+	f.keys[key] = keyed{id: id, hash: string(bodyHash)}
 }
 
 // Submission implements httpapi.Service. Each waiting read moves the judging

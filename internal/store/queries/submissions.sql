@@ -32,11 +32,11 @@ returning id, created_at;
 -- name: InsertIdempotencyKey :execrows
 -- API: waits for a concurrent request with the same key; 0 rows means that the
 -- key is taken by one that committed.
-insert into idempotency_keys (token_id, key, body_hash, submission_id)
-values (@token_id, @key, @body_hash, @submission_id) on conflict do nothing;
+insert into idempotency_keys (token_id, key, body_hash, submission_id, run_id)
+values (@token_id, @key, @body_hash, @submission_id, @run_id) on conflict do nothing;
 
 -- name: FindIdempotencyKey :one
-select body_hash, submission_id from idempotency_keys where token_id = @token_id and key = @key;
+select body_hash, submission_id, run_id from idempotency_keys where token_id = @token_id and key = @key;
 
 -- name: DeleteOldIdempotencyKeys :execrows
 delete from idempotency_keys where created_at < now() - sqlc.arg(age)::interval;

@@ -78,8 +78,9 @@ type IdempotencyKey struct {
 	TokenID      int64
 	Key          string
 	BodyHash     []byte
-	SubmissionID int64
+	SubmissionID *int64
 	CreatedAt    time.Time
+	RunID        *int64
 }
 
 type Job struct {

@@ -76,7 +76,7 @@ func (q *Queries) DeleteOldIdempotencyKeys(ctx context.Context, db DBTX, age tim
 }
 
 const findIdempotencyKey = `-- name: FindIdempotencyKey :one
-select body_hash, submission_id from idempotency_keys where token_id = $1 and key = $2
+select body_hash, submission_id, run_id from idempotency_keys where token_id = $1 and key = $2
 `
 
 type FindIdempotencyKeyParams struct {
@@ -86,26 +86,28 @@ type FindIdempotencyKeyParams struct {
 
 type FindIdempotencyKeyRow struct {
 	BodyHash     []byte
-	SubmissionID int64
+	SubmissionID *int64
+	RunID        *int64
 }
 
 func (q *Queries) FindIdempotencyKey(ctx context.Context, db DBTX, arg *FindIdempotencyKeyParams) (*FindIdempotencyKeyRow, error) {
 	row := db.QueryRow(ctx, findIdempotencyKey, arg.TokenID, arg.Key)
 	var i FindIdempotencyKeyRow
-	err := row.Scan(&i.BodyHash, &i.SubmissionID)
+	err := row.Scan(&i.BodyHash, &i.SubmissionID, &i.RunID)
 	return &i, err
 }
 
 const insertIdempotencyKey = `-- name: InsertIdempotencyKey :execrows
-insert into idempotency_keys (token_id, key, body_hash, submission_id)
-values ($1, $2, $3, $4) on conflict do nothing
+insert into idempotency_keys (token_id, key, body_hash, submission_id, run_id)
+values ($1, $2, $3, $4, $5) on conflict do nothing
 `
 
 type InsertIdempotencyKeyParams struct {
 	TokenID      int64
 	Key          string
 	BodyHash     []byte
-	SubmissionID int64
+	SubmissionID *int64
+	RunID        *int64
 }
 
 // API: waits for a concurrent request with the same key; 0 rows means that the
@@ -116,6 +118,7 @@ func (q *Queries) InsertIdempotencyKey(ctx context.Context, db DBTX, arg *Insert
 		arg.Key,
 		arg.BodyHash,
 		arg.SubmissionID,
+		arg.RunID,
 	)
 	if err != nil {
 		return 0, err
