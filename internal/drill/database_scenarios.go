@@ -109,7 +109,10 @@ func (s *stand) keepDown(d time.Duration) {
 
 func postgresReadOnly(t *T) {
 	s := newStand(t)
-	s.serve(shortTTL, shortBeat)
+	// The grace is one TTL, and what waits in outboxes is sent within it only
+	// if it is longer than workers pause between tries.
+	const ttl = 5 * time.Second
+	s.serve(ttl, shortBeat)
 	read := func(only string) {
 		s.exec("alter system set default_transaction_read_only = " + only)
 		s.exec("select pg_reload_conf()")
@@ -129,7 +132,7 @@ func postgresReadOnly(t *T) {
 		t.did("made PostgreSQL read-only: calls get 503")
 		s.open("finish")
 		s.until(15*time.Second, "results wait in outboxes", func() bool { return len(s.outbox("w?")) > 0 })
-		t.wait(2 * shortTTL)
+		t.wait(2 * ttl)
 		t.did("%d results wait in outboxes; every lease is past its time", len(s.outbox("w?")))
 	}, func() { read("off") })
 }
