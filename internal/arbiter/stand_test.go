@@ -268,18 +268,21 @@ func (f *fake) beat(token string) error {
 	return err
 }
 
-// waits says whether some claim waits at the arbiter, by its metrics.
-func (f *fake) waits() bool {
+// waits says whether some claim waits at the arbiter.
+func (f *fake) waits() bool { return f.s.claimsWaiting() > 0 }
+
+// claimsWaiting is how many claims wait, by the arbiter's metrics.
+func (s *stand) claimsWaiting() int {
 	ch := make(chan prometheus.Metric, 32)
-	f.s.Collect(ch)
+	s.Collect(ch)
 	close(ch)
 	for m := range ch {
 		var out dto.Metric
-		if strings.Contains(m.Desc().String(), "gavel_claims_waiting") && m.Write(&out) == nil && out.GetGauge().GetValue() > 0 {
-			return true
+		if strings.Contains(m.Desc().String(), "gavel_claims_waiting") && m.Write(&out) == nil {
+			return int(out.GetGauge().GetValue())
 		}
 	}
-	return false
+	return 0
 }
 
 func verdictReport(v string) gavelapi.Report {

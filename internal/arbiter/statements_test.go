@@ -1,0 +1,259 @@
+package arbiter_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"maps"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/gavel-oj/gavel/gavelapi"
+	"github.com/gavel-oj/gavel/internal/arbiter"
+)
+
+// periodic are the statements that time makes the arbiter send, whatever is
+// handed in or judged.
+var periodic = map[string]bool{
+	"begin": true, "commit": true,
+	"FleetSettings": true, "AllPlannedHours": true, "ListBrakes": true, "PendingJobs": true, // the scan
+	"LeasedJobs": true, "RequeueExpired": true, "GiveUpExpired": true, // the sweep
+	"SeeWorkers": true, "TouchWorkers": true, "WriteHealth": true, "FinishRejudges": true,
+	"DeleteExpiredRuns": true, "EndOrphanedRuns": true, "DeleteOldIdempotencyKeys": true, "DropOldProbes": true,
+}
+
+// statements counts what an arbiter asks of its database, by the statements'
+// names. It is the tracer of a pool.
+type statements struct {
+	mu    sync.Mutex
+	count map[string]int
+}
+
+// ofACall marks the context of a call of the API.
+type ofACall struct{}
+
+// TraceQueryStart implements pgx.QueryTracer. What a call sends counts in any
+// case; what the arbiter sends by itself counts unless it is periodic.
+func (s *statements) TraceQueryStart(ctx context.Context, _ *pgx.Conn, q pgx.TraceQueryStartData) context.Context {
+	name, named := strings.CutPrefix(q.SQL, "-- name: ")
+	if !named && (strings.HasPrefix(name, "set ") || strings.Contains(name, "pg_has_role")) {
+		return ctx // a new session is set up
+	}
+	name, _, _ = strings.Cut(strings.TrimSpace(name), " ")
+	if ctx.Value(ofACall{}) == nil && periodic[name] {
+		return ctx
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.count[name]++
+	return ctx
+}
+
+// TraceQueryEnd implements pgx.QueryTracer.
+func (s *statements) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+// since is what was counted since the last look.
+func (s *statements) since() map[string]int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	count := maps.Clone(s.count)
+	clear(s.count)
+	return count
+}
+
+// countedStand is a stand whose statements are counted, and the context that
+// its calls have.
+func countedStand(t *testing.T) (*stand, *statements, context.Context) {
+	t.Helper()
+	counted := &statements{count: map[string]int{}}
+	s := newStandWith(t, quick, func(cfg *arbiter.Config) {
+		plain := cfg.DB.Pool
+		traced := plain.Config()
+		traced.ConnConfig.Tracer = counted
+		guarded := traced.AfterConnect
+		traced.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
+			if err := guarded(ctx, conn); err != nil {
+				return err
+			}
+			_, err := conn.Exec(ctx, "set lock_timeout = 0; set statement_timeout = 0") // a test holds locks for as long as it takes
+			return err
+		}
+		pool, err := pgxpool.NewWithConfig(t.Context(), traced)
+		if err != nil {
+			t.Fatal(err)
+		}
+		plain.Close()
+		cfg.DB.Pool = pool
+	})
+	return s, counted, context.WithValue(t.Context(), ofACall{}, true)
+}
+
+// cycle are the calls from a submission to its verdict.
+type cycle struct {
+	s   *stand
+	f   *fake
+	ctx context.Context //nolint:containedctx // of its calls, by which their statements are known
+}
+
+// principal looks the worker up, as every call does.
+func (c cycle) principal(t *testing.T) {
+	if _, err := c.s.Authenticate(c.ctx, c.f.token); err != nil {
+		t.Error(err)
+	}
+}
+
+func (c cycle) submit(t *testing.T) {
+	if _, _, err := c.s.CreateSubmission(c.ctx, c.s.admin, "", nil, gavelapi.NewSubmission{Problem: "p", Language: "c", Source: "x"}); err != nil {
+		t.Error(err)
+	}
+}
+
+func (c cycle) claim(t *testing.T) (token string) {
+	c.principal(t)
+	got, err := c.s.Claim(c.ctx, c.f.p, c.f.request(uuid.NewString(), 10*time.Second))
+	if err != nil || len(got.Leases) != 1 {
+		t.Errorf("%d leases, %v", len(got.Leases), err)
+		return ""
+	}
+	return got.Leases[0].LeaseToken
+}
+
+func (c cycle) beat(t *testing.T, token string) {
+	c.principal(t)
+	if _, err := c.s.Heartbeat(c.ctx, c.f.p, gavelapi.HeartbeatRequest{LeaseToken: token, Progress: &gavelapi.Progress{Phase: "running", TestsTotal: 1}}); err != nil {
+		t.Error(err)
+	}
+}
+
+func (c cycle) report(t *testing.T, token string) {
+	c.principal(t)
+	got, err := c.s.Result(c.ctx, c.f.p, gavelapi.ResultRequest{LeaseToken: token, Report: verdictReport("AC")})
+	if err != nil || got.Outcome != gavelapi.OutcomeRecorded {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+// What a submission costs the database from its arrival to its verdict when
+// nothing else happens. A statement that is added to this path is paid for by
+// every submission: these tables are where that is decided.
+func TestACycleCostsSoManyStatements(t *testing.T) {
+	s, counted, ctx := countedStand(t)
+	c := cycle{s, s.worker("w", 1, "c"), ctx}
+	c.submit(t)
+	c.report(t, c.claim(t)) // the first one fills caches
+	want := map[string]map[string]int{
+		"submit": perSubmit,
+		"claim":  {"GrantLeases": 1},
+		"beat":   {"ExtendLeases": 1},
+		"report": {"RecordResults": 1},
+	}
+	// A token is looked up anew after some seconds, which is time's doing.
+	for try := 1; ; try++ {
+		got, began := map[string]map[string]int{}, time.Now()
+		c.principal(t)
+		counted.since()
+		c.submit(t)
+		got["submit"] = counted.since()
+		token := c.claim(t)
+		got["claim"] = counted.since()
+		c.beat(t, token)
+		got["beat"] = counted.since()
+		c.report(t, token)
+		got["report"] = counted.since()
+		if time.Since(began) > 3*time.Second && try < 20 {
+			continue
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("a cycle costs other statements than it should (-want +got):\n%s", diff)
+		}
+		return
+	}
+}
+
+// perSubmit is what handing in costs: one transaction, a look at the problem
+// before it, and the answer's three after it.
+var perSubmit = map[string]int{
+	"ProblemByName": 1, "begin": 1, "InsertSubmission": 1, "InsertSource": 1, "InsertJudging": 1, "SetCurrentJudging": 1, "InsertJob": 1, "commit": 1,
+	"SubmissionByID": 1, "JudgingsOfSubmission": 1, "AttemptsOfSubmission": 1,
+}
+
+// While one statement is being committed, what comes meanwhile gathers, and is
+// one statement: grants, heartbeats and results of a hundred workers are two
+// of each.
+func TestAHundredCyclesAtOnceShareTheirStatements(t *testing.T) {
+	const many = 100
+	s, counted, ctx := countedStand(t)
+	cycles := make([]cycle, many)
+	for i := range cycles {
+		cycles[i] = cycle{s, s.worker(fmt.Sprintf("w%d", i), 1, "c"), ctx}
+	}
+	cycles[0].submit(t)
+	cycles[0].report(t, cycles[0].claim(t)) // the first one fills caches
+	for _, c := range cycles {
+		c.submit(t)
+	}
+	tokens := make([]string, many)
+	for _, step := range []struct {
+		name, statement string
+		do              func(i int)
+		gathered        func() bool
+	}{
+		{"claims", "GrantLeases", func(i int) { tokens[i] = cycles[i].claim(t) }, func() bool { return s.claimsWaiting() == many }},
+		{"heartbeats", "ExtendLeases", func(i int) { cycles[i].beat(t, tokens[i]) }, func() bool { return inBatches() == many }},
+		{"results", "RecordResults", func(i int) { cycles[i].report(t, tokens[i]) }, func() bool { return inBatches() == many }},
+	} {
+		for _, c := range cycles {
+			c.principal(t)
+		}
+		counted.since()
+		unlock := s.lockJobs()
+		var calls sync.WaitGroup
+		for i := range many {
+			calls.Go(func() { step.do(i) })
+		}
+		until(t, "all "+step.name+" have come", step.gathered)
+		unlock()
+		calls.Wait()
+		got := counted.since()
+		delete(got, "TokenByHash") // after some seconds, which is time's doing
+		if n := got[step.statement]; n < 1 || n > 2 || len(got) != 1 {
+			t.Errorf("%d %s at once cost %v, want two %s at most", many, step.name, got, step.statement)
+		}
+	}
+}
+
+// lockJobs keeps every statement that changes jobs waiting.
+func (s *stand) lockJobs() (unlock func()) {
+	s.t.Helper()
+	conn, err := pgx.Connect(s.t.Context(), s.url)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { _ = conn.Close(context.WithoutCancel(s.t.Context())) }) // the test has been told of every error
+	tx, err := conn.Begin(s.t.Context())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if _, err := tx.Exec(s.t.Context(), "lock table jobs in share mode"); err != nil {
+		s.t.Fatal(err)
+	}
+	return func() {
+		if err := tx.Rollback(s.t.Context()); err != nil {
+			s.t.Error(err)
+		}
+	}
+}
+
+// inBatches is how many calls are in a batch, or wait for the next one.
+func inBatches() int {
+	stacks := make([]byte, 16<<20)
+	return bytes.Count(stacks[:runtime.Stack(stacks, true)], []byte("arbiter.(*batcher[...]).call("))
+}
