@@ -47,7 +47,7 @@ func (w *Worker) claimLoop(ctx context.Context) {
 		// A repeated claim keeps its id, so that an answer which was lost on
 		// the way is given again instead of more leases.
 		req.PreviousSession = w.state.previous()
-		asked := w.clk.Now()
+		asked, back := w.clk.Now(), w.answersAgain()
 		resp, outdated, err := w.claim(ctx, *req)
 		if ctx.Err() != nil && err != nil {
 			return
@@ -93,7 +93,7 @@ func (w *Worker) claimLoop(ctx context.Context) {
 				})
 			}
 		}
-		if !w.idle(ctx, wait) {
+		if w.rest(ctx, wait, back) != nil {
 			return
 		}
 	}
@@ -196,16 +196,6 @@ func (w *Worker) waitForRoom(ctx context.Context) (int, bool) {
 		}
 	}
 	return 0, false
-}
-
-// idle waits, and says whether to go on.
-func (w *Worker) idle(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-w.clk.After(d):
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
 
 // obeyClaim is obey for the answer to a claim, whose silence about drain means

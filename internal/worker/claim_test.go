@@ -165,6 +165,45 @@ func TestArbiterAwayForMinutes(t *testing.T) {
 	})
 }
 
+// Pauses have grown to half a minute by then, each its own.
+func TestAllThatWaitedIsSentWhenTheArbiterIsBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		arb := arbitertest.New()
+		digest := arb.AddPackage(t, "a", 1, 1)
+		from, until := time.Now().Add(time.Minute), time.Now().Add(9*time.Minute)
+		arb.Fault = func(c arbitertest.Call) arbitertest.Fault {
+			if c.At.After(from) && c.At.Before(until) {
+				return arbitertest.Busy
+			}
+			return arbitertest.None
+		}
+		const jobs = 8
+		newRig(t, arb, takes(70*time.Second), func(c *Config) { c.Slots = jobs }).start()
+		for range jobs {
+			arb.Submit(digest, gavelapi.Lease{})
+		}
+		var back time.Time
+		var late []time.Time
+		arb.Await(t, 12*time.Minute, "all results are sent", func() bool {
+			back, late = time.Time{}, nil
+			for _, c := range arb.Calls("") {
+				if c.At.After(until) {
+					if back.IsZero() {
+						back = c.At
+					}
+					if c.Op == "result" {
+						late = append(late, c.At)
+					}
+				}
+			}
+			return len(late) == jobs
+		})
+		if d := late[jobs-1].Sub(back); d > 2*returnSpread {
+			t.Errorf("the last result was sent %v after the arbiter was back", d)
+		}
+	})
+}
+
 func TestArbiterThatIsNotThereAtStartIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		arb := arbitertest.New()

@@ -1,7 +1,9 @@
 package worker
 
 import (
+	"context"
 	"errors"
+	"math/rand/v2"
 	"net/http"
 	"sync"
 	"time"
@@ -62,6 +64,31 @@ var ErrRefused = errors.New("the arbiter refuses this worker")
 // version of the protocol (426).
 var ErrProtocol = errors.New("worker and arbiter are too far apart in version")
 
+// returnSpread is over how long calls that waited for the arbiter are spread
+// when it is back.
+const returnSpread = time.Second
+
+// answersAgain closes when an arbiter that was away answers any call. Take it
+// before the call that may find it away.
+func (w *Worker) answersAgain() <-chan struct{} {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.answers
+}
+
+// rest is the pause before a call is repeated. It is cut short when the arbiter
+// is back: a lease that waited for its result lives only for so long.
+func (w *Worker) rest(ctx context.Context, d time.Duration, back <-chan struct{}) error {
+	select {
+	case <-w.clk.After(d):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-back:
+		return client.Sleep(ctx, min(d, rand.N(returnSpread)))
+	}
+}
+
 // heard looks at the outcome of a call: it notes whether the arbiter is there,
 // and ends the agent when it is refused for good.
 func (w *Worker) heard(op string, err error) {
@@ -71,9 +98,17 @@ func (w *Worker) heard(op string, err error) {
 	case status == http.StatusUpgradeRequired:
 		w.fail(errors.Join(ErrProtocol, err))
 	case err == nil || status != 0 && status < 500 && status != http.StatusTooManyRequests:
+		away := false
 		w.nag.off("arbiter", func(lasted time.Duration) {
+			away = true
 			w.log.Info("arbiter answers again", "away_ms", lasted.Milliseconds())
 		})
+		if away {
+			w.mu.Lock()
+			close(w.answers)
+			w.answers = make(chan struct{})
+			w.mu.Unlock()
+		}
 	default:
 		if _, temporary := client.Temporary(err); temporary {
 			w.nag.on("arbiter", func(lasting time.Duration) {

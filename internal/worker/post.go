@@ -40,6 +40,7 @@ func (w *Worker) report(ctx context.Context, e entry, maxErrors int) bool {
 	pause := client.NewPause(500*time.Millisecond, 30*time.Second)
 	failures := 0
 	for {
+		back := w.answersAgain()
 		resp, err := w.cfg.Client.Result(ctx, gavelapi.ResultRequest{LeaseToken: e.LeaseToken, Report: e.Report})
 		if ctx.Err() != nil && err != nil {
 			return false
@@ -66,7 +67,7 @@ func (w *Worker) report(ctx context.Context, e entry, maxErrors int) bool {
 			w.reportRefusal(ctx, e, err)
 			return true
 		}
-		if client.Sleep(ctx, pause.Next(err)) != nil {
+		if w.rest(ctx, pause.Next(err), back) != nil {
 			return false
 		}
 	}

@@ -50,6 +50,7 @@ type Worker struct {
 	room  chan struct{}  // signalled when a slot frees
 
 	mu         sync.Mutex
+	answers    chan struct{}   // closed and replaced when an arbiter that was away answers
 	runs       map[string]*run // by lease token; each holds a slot
 	dead       int             // slots lost to an engine that does not return
 	pending    int             // results not yet answered
@@ -68,7 +69,7 @@ func New(cfg Config) (*Worker, error) {
 	return &Worker{
 		cfg: cfg, log: cfg.Logger, clk: cfg.Clock, nag: newNag(cfg.Clock),
 		handBack: make(chan struct{}), fatal: make(chan struct{}), room: make(chan struct{}, 1),
-		runs: map[string]*run{}, unsaved: map[string]entry{},
+		answers: make(chan struct{}), runs: map[string]*run{}, unsaved: map[string]entry{},
 	}, nil
 }
 

@@ -134,6 +134,7 @@ func (a *Arbiter) claim(w http.ResponseWriter, r *http.Request, body []byte) {
 	defer a.mu.Unlock()
 	req := decode[gavelapi.ClaimRequest](a, body)
 	a.claims = append(a.claims, req)
+	a.notify() // of this claim; the one before was of the call
 	if _, err := uuid.Parse(req.RequestID); err != nil {
 		a.violate("claim: request_id %q", req.RequestID)
 	}
