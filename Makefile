@@ -38,7 +38,7 @@ test: ## run every test and say how many were skipped and why; `make test ARGS='
 	@for f in *.c *.cc *.cpp *.cxx *.h; do [ ! -e "$$f" ] || { \
 		echo "$$f: Go takes it for a part of the package in this folder, and nothing can be tested; move it to tmp/" >&2; exit 2; }; done
 	@$(GO) build -o .cache/testsum ./scripts/testsum # not go run, which adds a last line of its own
-	@.cache/testsum -race '$(RACE)' -- -timeout 15m $(ARGS)
+	@.cache/testsum -race '$(RACE)' -- -timeout 30m $(ARGS)
 
 check: ## generated files, format, vet, lint, layers, scripts, vulnerabilities: what a change must pass besides the tests
 	@scripts/check

@@ -81,7 +81,7 @@ func (s *suite) testContract(t *testing.T) {
 		defer r.Close()
 		spec := s.spec("answer_then_sleep")
 		spec.StdoutFD = w
-		spec.Limits.Wall = s.pace * 200 * time.Millisecond
+		spec.Limits.Wall = s.pace * 2 * time.Second // time to write, on a machine that is busy
 		got := s.run(t, spec)
 		got.stopped(t, sandbox.LimitWall)
 		w.Close()
