@@ -85,7 +85,10 @@ func (a *Arbiter) Claim(ctx context.Context, p auth.Principal, req gavelapi.Clai
 	}
 	select {
 	case <-w.done:
-		return gavelapi.ClaimResponse{Leases: w.leases}, w.err
+		if w.err != nil {
+			return none, w.err
+		}
+		return gavelapi.ClaimResponse{Leases: w.leases, Directives: l.directives(p.WorkerID)}, nil
 	default: // the caller is gone while a grant is being committed
 		return none, context.Cause(ctx)
 	}

@@ -67,7 +67,7 @@ func (a *Arbiter) Heartbeat(ctx context.Context, p auth.Principal, req gavelapi.
 	if changed {
 		a.watch.changed(h.subject())
 	}
-	return gavelapi.HeartbeatResponse{TTLMS: a.cfg.Lease.TTL.Milliseconds()}, nil
+	return gavelapi.HeartbeatResponse{TTLMS: a.cfg.Lease.TTL.Milliseconds(), Directives: l.directives(p.WorkerID)}, nil
 }
 
 // extendLeases is the batch of heartbeats.

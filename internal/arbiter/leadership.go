@@ -47,6 +47,7 @@ type leadership struct {
 	byJob      map[int64]*held                     // the same by job
 	holders    map[int64]map[int64]*held           // the same by worker and job
 	presence   map[int64]*presence                 // workers seen in this term
+	warnings   map[int64][]int64                   // worker → jobs of its leases that have ended, not told yet
 	waiters    map[int64]*waiter                   // claims that wait, by their number
 	claims     int64                               // numbers given to claims
 	health     *health.Fleet
@@ -93,7 +94,7 @@ type presence struct {
 func newLeadership(a *Arbiter, conn *pgx.Conn, term int64, renewedAt time.Time) *leadership {
 	l := &leadership{
 		a: a, conn: conn, term: term, kick: make(chan struct{}, 1), over: make(chan struct{}),
-		presence: map[int64]*presence{}, waiters: map[int64]*waiter{}, loopedAt: renewedAt,
+		presence: map[int64]*presence{}, warnings: map[int64][]int64{}, waiters: map[int64]*waiter{}, loopedAt: renewedAt,
 		health: health.New(a.cfg.Health),
 	}
 	l.renewedAt.Store(&renewedAt)

@@ -141,6 +141,7 @@ func (a *Arbiter) limitsOf(ctx context.Context) func(digest, lang string) (json.
 func (l *leadership) dropJob(jobID int64) {
 	if h := l.byJob[jobID]; h != nil {
 		l.letGo(h.token)
+		l.warn(h)
 	}
 	l.board.RemoveJob(jobID)
 	delete(l.failedBy, jobID)

@@ -52,7 +52,7 @@ func (a *Arbiter) Result(ctx context.Context, p auth.Principal, req gavelapi.Res
 			return none, unavailable(err, "record a result")
 		}
 		if recorded {
-			return gavelapi.ResultResponse{Outcome: gavelapi.OutcomeRecorded, Reason: contradiction}, nil
+			return gavelapi.ResultResponse{Outcome: gavelapi.OutcomeRecorded, Reason: contradiction, Directives: l.directives(p.WorkerID)}, nil
 		}
 		l.forget(h.token)
 		if h, err = a.findAttempt(ctx, p, h.token); err != nil {

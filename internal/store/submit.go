@@ -13,18 +13,18 @@ import (
 
 // NewSubmission is what Submit stores.
 type NewSubmission struct {
-	Submission     storedb.InsertSubmissionParams
-	Source         []byte       // the main file's
-	Files          []SourceFile // the others
-	PackageDigest  string
-	Limits         json.RawMessage
-	Lane           string
-	Priority       int16 // of dispatch: a lower one goes first
-	MemoryBytes    int64 // of Limits, for dispatch
-	CPUUS          int64
-	Key            IdempotencyKey
-	TokenID        int64
-	MaxWaiting     int // of the submitter, this one included; 0 is any number
+	Submission    storedb.InsertSubmissionParams
+	Source        []byte       // the main file's
+	Files         []SourceFile // the others
+	PackageDigest string
+	Limits        json.RawMessage
+	Lane          string
+	Priority      int16 // of dispatch: a lower one goes first
+	MemoryBytes   int64 // of Limits, for dispatch
+	CPUUS         int64
+	Key           IdempotencyKey
+	TokenID       int64
+	MaxWaiting    int // of the submitter, this one included; 0 is any number
 }
 
 // SourceFile is a file of a source beside the main one.
