@@ -118,7 +118,7 @@ var arbiterSide = []string{
 }
 
 // pure packages have no I/O and read no clock.
-var pure = []string{"internal/verdict", "internal/lease", "internal/dispatch", "internal/health", "internal/hours", "internal/report"}
+var pure = []string{"internal/verdict", "internal/lease", "internal/dispatch", "internal/health", "internal/hours", "internal/report", "internal/alarm"}
 
 // programs pins the modules of others that our own packages use in each
 // program, and with it what we must answer for: one more is a decision, whose

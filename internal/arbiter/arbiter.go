@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/gavel-oj/gavel/internal/alarm"
 	"github.com/gavel-oj/gavel/internal/apperr"
 	"github.com/gavel-oj/gavel/internal/blob"
 	"github.com/gavel-oj/gavel/internal/clock"
@@ -62,6 +63,7 @@ type Config struct {
 	// MaxWaitingPerUser is how many submissions and runs of one user may wait
 	// at once; more are refused when they come. 0 is any number.
 	MaxWaitingPerUser int
+	Alarms            alarm.Settings // zero is alarm.Default
 }
 
 // Arbiter dispatches and serves. It implements httpapi.Service.
@@ -81,7 +83,13 @@ type Arbiter struct {
 	// stopping is closed when Run's context ends: readers that wait are then
 	// answered, so that an orderly stop need not outlast them.
 	stopping chan struct{}
+	// openAlarms is what the watching loop saw last; nil while standing by.
+	openAlarms atomic.Pointer[[]alarm.Alarm]
+	// match is dispatch's Match; a test puts a broken one here. Needs the
+	// leadership's lock.
+	match func(b *dispatch.Board, now time.Time, limit int) ([]dispatch.Grant, time.Time)
 
+	count      counters
 	results    batcher[resultInput, bool]
 	heartbeats batcher[heartbeatInput, bool]
 }
@@ -107,9 +115,13 @@ func New(cfg Config) (*Arbiter, error) {
 		cfg.SourceBytes = 256 << 10
 	}
 	cfg.Runs = cfg.Runs.orDefaults()
+	if cfg.Alarms == (alarm.Settings{}) {
+		cfg.Alarms = alarm.Default
+	}
 	a := &Arbiter{
 		cfg: cfg, db: cfg.DB, q: cfg.DB.Q, log: cfg.Logger, clock: cfg.Clock,
 		watch: newWatchers(), tokens: newTokenCache(cfg.Clock), tests: newTestNames(), stopping: make(chan struct{}),
+		match: (*dispatch.Board).Match,
 	}
 	a.results = batcher[resultInput, bool]{do: a.recordResults, max: 250}
 	a.heartbeats = batcher[heartbeatInput, bool]{do: a.extendLeases, max: 500}
@@ -121,6 +133,9 @@ func New(cfg Config) (*Arbiter, error) {
 // is called once.
 func (a *Arbiter) Run(ctx context.Context) error {
 	defer context.AfterFunc(ctx, func() { close(a.stopping) })()
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	watching.Go(func() { a.watchLoop(ctx) })
 	for ctx.Err() == nil {
 		l := a.campaign(ctx)
 		if l == nil {

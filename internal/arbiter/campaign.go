@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/gavel-oj/gavel/internal/alarm"
 	"github.com/gavel-oj/gavel/internal/store"
 	"github.com/gavel-oj/gavel/internal/store/storedb"
 )
@@ -78,6 +79,10 @@ func (a *Arbiter) tryToLead(ctx context.Context, conn **pgx.Conn) (*leadership, 
 		}
 		return nil, nil
 	}
+	before, err := a.q.ReadLeadership(ctx, *conn, shard)
+	if err != nil {
+		return nil, fmt.Errorf("read leadership: %w", err)
+	}
 	sent := a.clock.Now()
 	term, err := store.TakeOver(ctx, *conn, a.q, storedb.TakeLeadershipParams{
 		Holder: a.cfg.Holder, Valid: a.cfg.Leader.Valid, Shard: shard,
@@ -92,12 +97,26 @@ func (a *Arbiter) tryToLead(ctx context.Context, conn **pgx.Conn) (*leadership, 
 	if err := l.restoreHealth(ctx); err != nil {
 		return nil, err
 	}
+	if before.Term > 0 {
+		l.happened(alarm.LeaderChanged, fmt.Sprintf("%s leads after %s (term %d)", a.cfg.Holder, before.Holder, term), map[string]any{
+			"term": term, "leader": a.cfg.Holder, "leader_before": before.Holder, "resigned_or_silent": before.Expired,
+		})
+	}
 	return l, nil
 }
 
-var errNotOurs = errors.New("the leadership row carries another term")
+var (
+	errNotOurs = errors.New("the leadership row carries another term")
+	errStuck   = errors.New("the dispatch loop is stuck")
+)
 
-// keepLeading renews the row until ctx ends or leadership is lost.
+// stuckTerm is how many times as long as its alarm needs a dispatch loop may
+// be stuck before its leadership ends: another arbiter, or this one when
+// whatever held the loop lets go with the term, then begins anew.
+const stuckTerm = 2
+
+// keepLeading renews the row until ctx ends or leadership is lost. The renewal
+// is bound to the dispatch loop: a leader that only seems to live is replaced.
 func (l *leadership) keepLeading(ctx context.Context) error {
 	ticker := l.a.clock.NewTicker(l.a.cfg.Leader.Renew)
 	defer ticker.Stop()
@@ -108,6 +127,9 @@ func (l *leadership) keepLeading(ctx context.Context) error {
 		case <-ticker.C:
 		}
 		sent := l.a.clock.Now()
+		if sent.Sub(*l.loopedAt.Load()) > stuckTerm*l.a.cfg.Alarms.Stuck {
+			return errStuck // who does not dispatch does not lead
+		}
 		err := l.renew(ctx)
 		if ctx.Err() != nil {
 			return nil

@@ -140,7 +140,7 @@ func (a *Arbiter) findAttempt(ctx context.Context, p auth.Principal, token uuid.
 	}
 	return foundLease{
 		jobID: row.JobID, submissionID: row.SubmissionID, workID: row.WorkID, kind: row.Kind,
-		token: token, outcome: lease.Outcome(row.Outcome), probe: row.Kind == "probe",
+		token: token, outcome: lease.Outcome(row.Outcome), probe: row.Kind == kindProbe,
 	}, nil
 }
 

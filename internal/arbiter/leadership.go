@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/gavel-oj/gavel/gavelapi"
+	"github.com/gavel-oj/gavel/internal/alarm"
 	"github.com/gavel-oj/gavel/internal/dispatch"
 	"github.com/gavel-oj/gavel/internal/health"
 	"github.com/gavel-oj/gavel/internal/store/storedb"
@@ -37,6 +38,13 @@ type leadership struct {
 	scanDue atomic.Bool
 	// rejudged asks the write-down loop to look for rejudges that are done.
 	rejudged atomic.Bool
+	// loopedAt is when the dispatch loop last came round. Who watches over the
+	// loop reads it without l.mu, which a loop that is stuck may hold.
+	loopedAt atomic.Pointer[time.Time]
+	looks    atomic.Int32 // that wait for l.mu
+	oldest   atomic.Pointer[[]alarm.Oldest]
+	eventsMu sync.Mutex
+	events   []alarm.Event // since the last look of the watching loop
 
 	mu         sync.Mutex
 	board      *dispatch.Board
@@ -54,8 +62,8 @@ type leadership struct {
 	healthNews []health.Change    // to be written down
 	orphans    []int64            // probes of an earlier term that nobody waits for
 	hours      map[int64]*sleeper // planned absence of workers
-	// loopedAt is when the dispatch loop last came round; readiness looks at it.
-	loopedAt time.Time
+	// grants counts the leases granted in this term.
+	grants int64
 	// pace is about how long a job takes from its grant to its result.
 	pace time.Duration
 	// rolledAt is when dispatch was last told who is there.
@@ -94,10 +102,11 @@ type presence struct {
 func newLeadership(a *Arbiter, conn *pgx.Conn, term int64, renewedAt time.Time) *leadership {
 	l := &leadership{
 		a: a, conn: conn, term: term, kick: make(chan struct{}, 1), over: make(chan struct{}),
-		presence: map[int64]*presence{}, warnings: map[int64][]int64{}, waiters: map[int64]*waiter{}, loopedAt: renewedAt,
+		presence: map[int64]*presence{}, warnings: map[int64][]int64{}, waiters: map[int64]*waiter{},
 		health: health.New(a.cfg.Health),
 	}
 	l.renewedAt.Store(&renewedAt)
+	l.loopedAt.Store(&renewedAt)
 	l.forgetLeases()
 	return l
 }

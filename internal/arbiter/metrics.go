@@ -1,43 +1,106 @@
 package arbiter
 
 import (
+	"sync/atomic"
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/gavel-oj/gavel/internal/alarm"
+	"github.com/gavel-oj/gavel/internal/dispatch"
 )
 
 // Metrics of the arbiter; names and meanings are a contract, and labels come
 // from closed sets.
 var (
 	descLeader  = prometheus.NewDesc("gavel_leader", "1 while this arbiter leads.", nil, nil)
+	descLoop    = prometheus.NewDesc("gavel_dispatch_loop_age_seconds", "Since the dispatch loop last came round.", nil, nil)
+	descOldest  = prometheus.NewDesc("gavel_queue_oldest_age_seconds", "How long the oldest waiting work has waited, without what operators hold.", []string{"lane"}, nil)
+	descAlarms  = prometheus.NewDesc("gavel_alarms", "Alarms that are open.", []string{"kind", "severity"}, nil)
 	descQueue   = prometheus.NewDesc("gavel_queue_submissions", "Submissions that wait for a worker.", []string{"lane", "language"}, nil)
 	descLeases  = prometheus.NewDesc("gavel_leases_active", "Leases that are live as far as the leader knows.", nil, nil)
 	descWaiting = prometheus.NewDesc("gavel_claims_waiting", "Claims of workers that wait for work.", nil, nil)
 	descWorkers = prometheus.NewDesc("gavel_workers_online", "Workers whose calls arrive.", nil, nil)
+	descGranted = prometheus.NewDesc("gavel_leases_granted_total", "Leases that this arbiter has granted.", nil, nil)
+	descExpired = prometheus.NewDesc("gavel_leases_expired_total", "Leases that ran out and that this arbiter took back.", nil, nil)
+	descFenced  = prometheus.NewDesc("gavel_lease_reports_fenced_total", "Reports that came to this arbiter under a dead lease and were discarded.", nil, nil)
+	descUsedUp  = prometheus.NewDesc("gavel_attempts_exhausted_total", "Work that ended as a system error because its attempts were used up.", nil, nil)
 )
+
+// counters are of this process, whoever leads.
+type counters struct{ granted, expired, fenced, usedUp atomic.Int64 }
 
 // Describe implements prometheus.Collector.
 func (a *Arbiter) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{descLeader, descQueue, descLeases, descWaiting, descWorkers} {
+	for _, d := range []*prometheus.Desc{
+		descLeader, descLoop, descOldest, descAlarms, descQueue, descLeases, descWaiting, descWorkers, descGranted, descExpired, descFenced, descUsedUp,
+	} {
 		ch <- d
 	}
 }
 
-// Collect implements prometheus.Collector. A standby reports only that it is one.
+// Collect implements prometheus.Collector. A standby reports only that it is
+// one, and what it did before. What the leader's memory knows is missing while
+// memory cannot be looked at; the age of the loop is there even then.
 func (a *Arbiter) Collect(ch chan<- prometheus.Metric) {
-	gauge := func(d *prometheus.Desc, v int, labels ...string) {
-		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(v), labels...)
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
+	counter := func(d *prometheus.Desc, v *atomic.Int64) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v.Load()))
+	}
+	counter(descGranted, &a.count.granted)
+	counter(descExpired, &a.count.expired)
+	counter(descFenced, &a.count.fenced)
+	counter(descUsedUp, &a.count.usedUp)
 	l := a.current.Load()
 	if l == nil {
 		gauge(descLeader, 0)
 		return
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	gauge(descLeader, 1)
-	for _, c := range l.board.Counts() {
-		gauge(descQueue, c.Jobs, c.Lane.String(), c.Language)
+	gauge(descLoop, a.clock.Now().Sub(*l.loopedAt.Load()).Seconds())
+	a.collectAlarms(gauge, l)
+	seen, ok := looked(l, func() (m memoryFigures) {
+		m.queue, m.leases, m.waiting = l.board.Counts(), len(l.held), len(l.waiters)
+		m.workers = len(l.onlineWorkers(a.clock.Now()))
+		return m
+	})
+	if !ok {
+		return
 	}
-	gauge(descLeases, len(l.held))
-	gauge(descWaiting, len(l.waiters))
-	gauge(descWorkers, len(l.onlineWorkers(a.clock.Now())))
+	for _, c := range seen.queue {
+		gauge(descQueue, float64(c.Jobs), c.Lane.String(), c.Language)
+	}
+	gauge(descLeases, float64(seen.leases))
+	gauge(descWaiting, float64(seen.waiting))
+	gauge(descWorkers, float64(seen.workers))
+}
+
+type memoryFigures struct {
+	queue                    []dispatch.Count
+	leases, waiting, workers int
+}
+
+// collectAlarms shows every kind, so that one that never fired is 0 and not missing.
+func (a *Arbiter) collectAlarms(gauge func(*prometheus.Desc, float64, ...string), l *leadership) {
+	open := map[alarm.Kind]int{}
+	if list := a.openAlarms.Load(); list != nil {
+		for _, al := range *list {
+			open[al.Kind]++
+		}
+	}
+	rules := a.cfg.Alarms.Rules()
+	for _, k := range alarm.Kinds() {
+		gauge(descAlarms, float64(open[k]), string(k), string(rules[k].Severity))
+	}
+	ages := map[string]time.Duration{}
+	if list := l.oldest.Load(); list != nil {
+		for _, o := range *list {
+			ages[o.Lane] = o.Age
+		}
+	}
+	for _, lane := range dispatch.Lanes()[1:] { // probes wait for their worker
+		gauge(descOldest, ages[lane.String()].Seconds(), lane.String())
+	}
 }

@@ -6,10 +6,6 @@ import (
 	"time"
 )
 
-// dispatchStuck is how long the dispatch loop may stay away before readiness
-// says so: it comes round every scanEvery even when nothing happens.
-const dispatchStuck = 15 * time.Second
-
 // Ready implements httpapi.Service. It looks at the work path itself: who
 // leads, whether the database takes writes, whether the dispatch loop turns.
 func (a *Arbiter) Ready(ctx context.Context) (map[string]string, bool) {
@@ -30,10 +26,7 @@ func (a *Arbiter) Ready(ctx context.Context) (map[string]string, bool) {
 		if !l.mayAnswer() {
 			checks["leader"] = "leadership not renewed in time"
 		}
-		l.mu.Lock()
-		away := a.clock.Now().Sub(l.loopedAt)
-		l.mu.Unlock()
-		if away > dispatchStuck {
+		if away := a.clock.Now().Sub(*l.loopedAt.Load()); away > a.cfg.Alarms.Stuck {
 			checks["dispatch"] = fmt.Sprintf("the dispatch loop has not come round for %.0f s", away.Seconds())
 		}
 	}

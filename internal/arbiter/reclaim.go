@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/gavel-oj/gavel/gavelapi"
+	"github.com/gavel-oj/gavel/internal/alarm"
 	"github.com/gavel-oj/gavel/internal/health"
 	"github.com/gavel-oj/gavel/internal/store"
 	"github.com/gavel-oj/gavel/internal/store/storedb"
@@ -75,6 +76,7 @@ func (l *leadership) reclaim(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	l.a.count.expired.Add(int64(len(requeued) + len(ended)))
 	for _, r := range requeued {
 		l.takenBack(ctx, r)
 		l.a.log.Info("lease expired", "job_id", r.JobID, "kind", r.Kind, "submission_id", r.SubmissionID, "work_id", r.WorkID, "lease_gen", r.LeaseGen, "confirmed", r.Confirmed)
@@ -91,6 +93,11 @@ func (l *leadership) reclaim(ctx context.Context) error {
 			} else {
 				l.failed(h, health.Lost, "", "the lease ran out without an answer")
 			}
+		}
+		if r.Kind != kindProbe {
+			l.happened(alarm.AttemptCap, fmt.Sprintf("%s is a system error: its worker was lost %d times", workOf(r.Kind, r.SubmissionID, r.WorkID), l.a.cfg.Lease.AttemptCap), map[string]any{
+				"job_id": r.JobID, "kind": r.Kind, "submission_id": r.SubmissionID, "message": fault.Message, "blame": fault.Blame,
+			})
 		}
 		l.a.log.Error("system error: attempts used up by lost leases", "job_id", r.JobID, "kind", r.Kind, "submission_id", r.SubmissionID, "work_id", r.WorkID)
 		l.a.watch.changed(subjectOf(r.Kind, r.SubmissionID, r.WorkID))

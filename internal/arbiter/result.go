@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/gavel-oj/gavel/gavelapi"
+	"github.com/gavel-oj/gavel/internal/alarm"
 	"github.com/gavel-oj/gavel/internal/apperr"
 	"github.com/gavel-oj/gavel/internal/auth"
 	"github.com/gavel-oj/gavel/internal/dispatch"
@@ -59,12 +60,12 @@ func (a *Arbiter) Result(ctx context.Context, p auth.Principal, req gavelapi.Res
 			return none, err
 		}
 	}
-	return a.answerDead(ctx, h, &report)
+	return a.answerDead(ctx, l, p, h, &report)
 }
 
 // answerDead answers a report whose lease is not live: the same answer as the
 // first time when it was recorded, else discarded and kept as evidence.
-func (a *Arbiter) answerDead(ctx context.Context, h foundLease, report *gavelapi.Report) (gavelapi.ResultResponse, error) {
+func (a *Arbiter) answerDead(ctx context.Context, l *leadership, p auth.Principal, h foundLease, report *gavelapi.Report) (gavelapi.ResultResponse, error) {
 	switch h.outcome {
 	case lease.Completed, lease.Failed:
 		return gavelapi.ResultResponse{Outcome: gavelapi.OutcomeAlreadyRecorded}, nil
@@ -79,6 +80,9 @@ func (a *Arbiter) answerDead(ctx context.Context, h foundLease, report *gavelapi
 	}
 	if n > 0 {
 		a.log.Info("late report discarded", "job_id", h.jobID, "kind", h.kind, "submission_id", h.submissionID, "work_id", h.workID, "verdict", report.Verdict, "lease", string(h.outcome))
+		l.happened(alarm.ResultDiscarded, fmt.Sprintf("a report of %s for job %d came after its lease had ended (%s)", p.WorkerName, h.jobID, h.outcome), map[string]any{
+			"worker": p.WorkerName, "job_id": h.jobID, "kind": h.kind, "submission_id": h.submissionID, "verdict": report.Verdict, "lease": string(h.outcome),
+		})
 	}
 	return gavelapi.ResultResponse{Outcome: gavelapi.OutcomeDiscarded, Reason: lease.EndReason(h.outcome)}, nil
 }
@@ -170,10 +174,21 @@ func (a *Arbiter) recordFault(ctx context.Context, l *leadership, p auth.Princip
 		return false, err
 	}
 	a.log.Error("system error", "job_id", h.jobID, "kind", h.kind, "submission_id", h.submissionID, "work_id", h.workID, "worker", p.WorkerName, "blame", fault.Blame, "message", fault.Message)
+	l.happened(alarm.AttemptCap, fmt.Sprintf("%s is a system error after %d attempts, the last on %s: %s", workOf(h.kind, h.submissionID, h.workID), a.cfg.Lease.AttemptCap, p.WorkerName, fault.Message), map[string]any{
+		"job_id": h.jobID, "kind": h.kind, "submission_id": h.submissionID, "worker": p.WorkerName, "blame": fault.Blame, "message": fault.Message,
+	})
 	l.failed(known, health.Faulted, fault.Blame, fault.Message)
 	l.finish(h.token, h.jobID)
 	a.watch.changed(h.subject())
 	return true, nil
+}
+
+// workOf names what a job is about.
+func workOf(kind string, submissionID, workID int64) string {
+	if submissionID != 0 {
+		return fmt.Sprintf("submission %d", submissionID)
+	}
+	return fmt.Sprintf("%s %d", kind, workID)
 }
 
 // Release implements httpapi.Service.

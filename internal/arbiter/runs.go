@@ -23,6 +23,9 @@ import (
 // kindRun is the kind of a run's jobs.
 const kindRun = report.KindRun
 
+// kindProbe is that of a known-answer probe.
+const kindProbe = "probe"
+
 // RunSettings bound runs. Limits of CPU time and memory are before the
 // language's rule, as a package would give them.
 type RunSettings struct {

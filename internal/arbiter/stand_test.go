@@ -7,14 +7,11 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/prometheus/client_golang/prometheus"
-	dto "github.com/prometheus/client_model/go"
 
 	"github.com/gavel-oj/gavel/gavelapi"
 	"github.com/gavel-oj/gavel/internal/apperr"
@@ -273,16 +270,7 @@ func (f *fake) waits() bool { return f.s.claimsWaiting() > 0 }
 
 // claimsWaiting is how many claims wait, by the arbiter's metrics.
 func (s *stand) claimsWaiting() int {
-	ch := make(chan prometheus.Metric, 32)
-	s.Collect(ch)
-	close(ch)
-	for m := range ch {
-		var out dto.Metric
-		if strings.Contains(m.Desc().String(), "gavel_claims_waiting") && m.Write(&out) == nil {
-			return int(out.GetGauge().GetValue())
-		}
-	}
-	return 0
+	return int(s.gauges()["gavel_claims_waiting"])
 }
 
 func verdictReport(v string) gavelapi.Report {

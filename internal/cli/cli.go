@@ -42,6 +42,7 @@ type Commands struct {
 	Worker     WorkerCmd     `cmd:"" help:"Look at workers, invite, drain, pause, label and remove them."`
 	Pool       PoolCmd       `cmd:"" help:"Say which workers are preferred."`
 	Queue      QueueCmd      `cmd:"" help:"Look at what waits, hold it, let it go, put something in front."`
+	Alarm      AlarmCmd      `cmd:"" help:"Look at what deserves attention, and what did."`
 	Audit      AuditCmd      `cmd:"" help:"Look at what operators did."`
 	Fleet      FleetCmd      `cmd:"" help:"See how the machines get their work."`
 	Language   LanguageCmd   `cmd:"" help:"List languages and who offers them."`

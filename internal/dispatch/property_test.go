@@ -116,6 +116,37 @@ func (w *world) idleAble() (int64, bool) {
 	return 0, false
 }
 
+// survey checks what Survey says against what Explain says of the first job of
+// each group, and its sums against the test's own.
+func (w *world) survey() {
+	s, jobs := w.b.Survey(), 0
+	for _, g := range s.Groups {
+		jobs += g.Jobs
+		e, ok := w.b.Explain(g.First, w.now)
+		if !ok {
+			w.t.Fatalf("group %+v goes by a job that does not wait", g)
+		}
+		free := map[int64]bool{}
+		for _, v := range e.Workers {
+			if v.Reason == "" {
+				free[v.ID] = true
+			}
+		}
+		held := strings.Contains(e.Reason, "its rejudge has") || strings.Contains(e.Reason, "held by an operator")
+		switch {
+		case g.Able != (e.Able > 0) || g.Able == (g.Refusal != ""):
+			w.t.Fatalf("group %+v, but %d workers are able", g, e.Able)
+		case !g.Held && (g.Free != 0) != (len(free) > 0), g.Free != 0 && !free[g.Free], g.Held && g.Free != 0:
+			w.t.Fatalf("group %+v, but these are free: %v", g, free)
+		case g.Able && !g.Held && held, g.Held && len(free) > 0 && !held:
+			w.t.Fatalf("group %+v, but it is explained with %q", g, e.Reason)
+		}
+	}
+	if jobs != len(w.jobs) || s.Out != len(w.out) || s.Online != len(w.workers) {
+		w.t.Fatalf("the survey counts %d waiting, %d out, %d online, want %d, %d, %d", jobs, s.Out, s.Online, len(w.jobs), len(w.out), len(w.workers))
+	}
+}
+
 // For any history: no job is lost or granted twice, no worker gets what it
 // cannot do or has no room for, and after Match nothing waits that somebody
 // free could take (by the words of Explain), but for what is kept for a
@@ -206,8 +237,14 @@ func TestAnyHistoryIsSoundAndNothingWaitsForAFreeWorker(t *testing.T) {
 					e, _ := w.b.Explain(id, w.now)
 					t.Fatalf("job %d waits while somebody could take it: %+v", id, e)
 				}
+				for _, g := range w.b.Survey().Groups {
+					if g.Free != 0 {
+						t.Fatalf("worker %d is free and job %d of %+v waits", g.Free, g.First, g)
+					}
+				}
 			},
 			"": func(t *rapid.T) {
+				w.survey()
 				if w.b.Waiting() != len(w.jobs) || len(w.b.out) != len(w.out) {
 					t.Fatalf("%d wait and %d are out, want %d and %d", w.b.Waiting(), len(w.b.out), len(w.jobs), len(w.out))
 				}

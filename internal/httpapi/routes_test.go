@@ -55,6 +55,8 @@ var everyRoute = []struct {
 	{"get-queue", call{method: "GET", path: "/v1/queue", token: apitest.SiteToken}, 200, `"jobs":3`},
 	{"release-brake", call{method: "DELETE", path: "/v1/queue/brakes/lane/rejudge", token: apitest.AdminToken}, 200, `"brakes":[]`},
 	{"remove-worker", call{method: "DELETE", path: "/v1/workers/server-1?reason=sold", token: apitest.AdminToken}, 204, ``},
+	{"list-alarms", call{method: "GET", path: "/v1/alarms?open=true&kind=no_capable_worker", token: apitest.AdminToken}, 200, `"subject":"java"`},
+	{"get-alarm", call{method: "GET", path: "/v1/alarms/1", token: apitest.AdminToken}, 200, `"lasted_ms":720000`},
 	{"list-audit", call{method: "GET", path: "/v1/audit?limit=1", token: apitest.AdminToken}, 200, `"action":"worker.pause"`},
 	{"create-run", call{method: "POST", path: "/v1/runs", token: apitest.SiteToken, body: `{"language":"python3","source":"print(1)","inputs":[{"content":"7\n"},{"content_base64":"AP8="}]}`}, 201, `"state":"pending"`},
 	{"get-run", call{method: "GET", path: "/v1/runs/1?wait=25s", token: apitest.SiteToken}, 200, `"state":"running"`},

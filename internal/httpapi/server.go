@@ -105,6 +105,7 @@ func newServer(cfg Config) *server {
 	s.problemRoutes()
 	s.fleetRoutes()
 	s.healthRoutes()
+	s.alarmRoutes()
 	s.plainRoutes()
 	return s
 }

@@ -115,6 +115,10 @@ type Service interface {
 	SetWorkerHours(ctx context.Context, p auth.Principal, name string, h gavelapi.NewHours) (gavelapi.PlannedHours, error)
 	SetPoolHours(ctx context.Context, p auth.Principal, pool string, h gavelapi.NewHours) (gavelapi.PlannedHours, error)
 
+	// Alarms lists newest first; a kind that does not exist is apperr.Invalid.
+	Alarms(ctx context.Context, open bool, kind, cursor string, limit int) (gavelapi.AlarmList, error)
+	Alarm(ctx context.Context, id int64) (gavelapi.Alarm, error)
+
 	// Ready says, for each part that granting needs, "ok" or what is wrong.
 	Ready(ctx context.Context) (checks map[string]string, ok bool)
 }

@@ -50,6 +50,6 @@ update workers set last_seen_at = now() where id = any(@ids::bigint[]);
 -- name: FleetSettings :many
 -- Leader: what operators have said of each worker and its pool. An absence
 -- that has a time ends by itself.
-select w.id, w.pool, coalesce(p.rank, 100)::int as rank, w.tags, w.lanes, w.disabled,
+select w.id, w.name, w.pool, coalesce(p.rank, 100)::int as rank, w.tags, w.lanes, w.disabled,
        (case when w.away_until <= now() then '' else w.away end)::text as away, w.away_note, w.away_until
   from workers w left join pools p on p.name = w.pool;

@@ -11,6 +11,20 @@ import (
 	"github.com/google/uuid"
 )
 
+type Alarm struct {
+	ID          int64
+	Kind        string
+	Subject     string
+	Severity    string
+	Summary     string
+	Evidence    json.RawMessage
+	Occurrences int64
+	Since       time.Time
+	StartedAt   time.Time
+	ChangedAt   time.Time
+	EndedAt     *time.Time
+}
+
 type Attempt struct {
 	JobID        int64
 	LeaseGen     int64
@@ -336,6 +350,50 @@ type Token struct {
 	ExpiresAt *time.Time
 	UsedAt    *time.Time
 	RevokedAt *time.Time
+}
+
+type WaitingReason struct {
+	Shape    string
+	Lane     string
+	Language string
+	Class    string
+	Reason   string
+	Jobs     int32
+	Since    time.Time
+}
+
+type Webhook struct {
+	ID        int64
+	Name      string
+	URL       string
+	Secret    string
+	Kinds     []string
+	CreatedBy *int64
+	CreatedAt time.Time
+}
+
+type WebhookAttempt struct {
+	DeliveryID int64
+	Attempt    int32
+	Term       int64
+	StartedAt  time.Time
+	EndedAt    *time.Time
+	Status     int32
+	Error      string
+}
+
+type WebhookDelivery struct {
+	ID         int64
+	WebhookID  int64
+	MessageID  string
+	Event      string
+	AlarmID    *int64
+	Payload    string
+	State      string
+	Attempts   int32
+	NextAt     time.Time
+	CreatedAt  time.Time
+	FinishedAt *time.Time
 }
 
 type Worker struct {

@@ -14,13 +14,14 @@ import (
 )
 
 const fleetSettings = `-- name: FleetSettings :many
-select w.id, w.pool, coalesce(p.rank, 100)::int as rank, w.tags, w.lanes, w.disabled,
+select w.id, w.name, w.pool, coalesce(p.rank, 100)::int as rank, w.tags, w.lanes, w.disabled,
        (case when w.away_until <= now() then '' else w.away end)::text as away, w.away_note, w.away_until
   from workers w left join pools p on p.name = w.pool
 `
 
 type FleetSettingsRow struct {
 	ID        int64
+	Name      string
 	Pool      string
 	Rank      int32
 	Tags      []string
@@ -44,6 +45,7 @@ func (q *Queries) FleetSettings(ctx context.Context, db DBTX) ([]*FleetSettingsR
 		var i FleetSettingsRow
 		if err := rows.Scan(
 			&i.ID,
+			&i.Name,
 			&i.Pool,
 			&i.Rank,
 			&i.Tags,

@@ -1,0 +1,28 @@
+package arbiter
+
+import (
+	"time"
+
+	"github.com/gavel-oj/gavel/internal/dispatch"
+)
+
+// BreakMatching puts a matching into the leader that gives nobody anything.
+func (a *Arbiter) BreakMatching() (mend func()) {
+	set := func(m func(*dispatch.Board, time.Time, int) ([]dispatch.Grant, time.Time)) {
+		l := a.current.Load()
+		l.mu.Lock()
+		a.match = m
+		l.mu.Unlock()
+		l.poke()
+	}
+	set(func(*dispatch.Board, time.Time, int) ([]dispatch.Grant, time.Time) { return nil, time.Time{} })
+	return func() { set((*dispatch.Board).Match) }
+}
+
+// StickLoop holds the lock of the leader's memory, as a loop that is stuck in
+// the middle of a decision does. It returns once it holds it.
+func (a *Arbiter) StickLoop() (unstick func()) {
+	l := a.current.Load()
+	l.mu.Lock()
+	return l.mu.Unlock
+}

@@ -1,0 +1,130 @@
+package dispatch
+
+import (
+	"cmp"
+	"slices"
+)
+
+// Survey is what waits and who is there, in groups, for whoever watches over
+// the matching. Probes are not counted.
+type Survey struct {
+	Groups  []Group
+	Out     int // jobs that workers hold
+	Online  int // workers online
+	Working int // workers online that are not away
+}
+
+// Group is the waiting jobs of one shape: the same rules hold for all of them.
+type Group struct {
+	Lane     Lane
+	Language string
+	Jobs     int
+	First    int64 // the job that goes first
+	Held     bool  // by an operator, or by the budget of its rejudge
+	// Able says that some worker online can do it, busy or not; else Refusal
+	// is why not.
+	Able    bool
+	Refusal string
+	// Free is a worker that could be given the first job now, 0 for none: the
+	// one that has been idle for the longest.
+	Free     int64
+	FreeName string
+}
+
+// Ready says that nothing but workers is missing.
+func (g Group) Ready() bool { return !g.Held }
+
+// Survey counts. It asks the rules once a shape and profile of workers, as
+// Match does, and not once a job.
+func (b *Board) Survey() Survey {
+	s := Survey{Out: len(b.out) - b.lanes[Probe].out}
+	room := map[*profile]int64{} // largest memory of its workers; 0 is unlimited
+	for _, w := range b.workers {
+		if !w.online {
+			continue
+		}
+		s.Online++
+		if w.Away == "" {
+			s.Working++
+		}
+		if largest, known := room[w.profile]; !known || largest > 0 && (w.MemoryBytes <= 0 || w.MemoryBytes > largest) {
+			room[w.profile] = max(0, w.MemoryBytes)
+		}
+	}
+	m := match{b: b}
+	for lane := Run; lane < laneCount; lane++ {
+		for _, shape := range b.lanes[lane].shapes {
+			head := m.head(shape)
+			if head == nil {
+				continue
+			}
+			g := Group{
+				Lane: lane, Language: shape.language, Jobs: shape.count, First: head.place.id,
+				Held: shape.brake != "" || b.overBudget(shape),
+			}
+			b.whoCan(&g, shape, room)
+			if g.Able && !g.Held {
+				if w := b.longestIdle(shape); w != nil {
+					g.Free, g.FreeName = w.ID, w.Name
+				}
+			}
+			s.Groups = append(s.Groups, g)
+		}
+	}
+	slices.SortFunc(s.Groups, func(x, y Group) int { return cmp.Or(cmp.Compare(x.Lane, y.Lane), cmp.Compare(x.First, y.First)) })
+	return s
+}
+
+// whoCan fills in whether some worker online can do a shape, or why none can:
+// the reason of the profile that most workers have.
+func (b *Board) whoCan(g *Group, s *shape, room map[*profile]int64) {
+	if s.target != 0 {
+		w := b.workers[s.target]
+		switch {
+		case w == nil || !w.online:
+			g.Refusal = "the worker it is for is not online"
+		default:
+			g.Refusal = b.never(s, w)
+			g.Able = g.Refusal == ""
+		}
+		return
+	}
+	most := 0
+	for _, p := range b.profiles {
+		why := ""
+		switch largest := room[p]; {
+		case !p.takes(s):
+			why = refusal(&p.worker, s)
+		case largest > 0 && s.needs.MemoryBytes > largest:
+			why = memoryRefusal(&Worker{MemoryBytes: largest}, s)
+		default:
+			g.Able, g.Refusal = true, ""
+			return
+		}
+		if p.workers > most {
+			most, g.Refusal = p.workers, why
+		}
+	}
+	if len(b.profiles) == 0 {
+		g.Refusal = "no worker is online"
+	}
+}
+
+// longestIdle is who would be given the first job of a shape, whatever its
+// pool and what it holds of packages.
+func (b *Board) longestIdle(s *shape) (best *worker) {
+	for _, p := range b.profiles {
+		if len(p.idle) == 0 || !p.takes(s) {
+			continue
+		}
+		for _, w := range p.idle {
+			if b.never(s, w) == "" && b.refusedNow(s, w) == "" {
+				if best == nil || longestIdleFirst(w, best) < 0 {
+					best = w
+				}
+				break
+			}
+		}
+	}
+	return best
+}
