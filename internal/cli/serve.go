@@ -6,6 +6,7 @@ import (
 
 	"github.com/lmittmann/tint"
 
+	"github.com/gavel-oj/gavel/internal/alarm"
 	"github.com/gavel-oj/gavel/internal/config"
 	"github.com/gavel-oj/gavel/internal/health"
 	"github.com/gavel-oj/gavel/internal/lease"
@@ -29,6 +30,8 @@ type ServeCmd struct {
 	SetAsideAfter   string `name:"set-aside-after" placeholder:"N" help:"Faults in a row after which a worker gets nothing but known-answer probes; 0 judges and probes nobody (default 3)."`
 	SetAsideFor     string `name:"set-aside-for" placeholder:"TIME" help:"How long before the first probe; it doubles each time, up to an hour (default 1m)."`
 	SleepLead       string `name:"sleep-lead" placeholder:"TIME" help:"How long before planned hours a worker gets nothing new (default 5m)."`
+	AlarmWaiting    string `name:"alarm-waiting" placeholder:"TIME" help:"How long the oldest run or submission may wait before an alarm (default 2m)."`
+	AlarmDown       string `name:"alarm-down" placeholder:"TIME" help:"How long nobody may be working while work waits before an alarm (default 1m)."`
 	RunKeep         string `name:"run-keep" placeholder:"TIME" help:"How long the results of runs are kept (default 1h)."`
 	MaxWaiting      string `name:"max-waiting-per-user" placeholder:"N" help:"Submissions and runs that one user may have waiting at once; more are refused. 0, the default, is any number."`
 	MaxUploadMiB    string `name:"max-upload-mib" placeholder:"N" help:"Largest problem package (default 1024)."`
@@ -63,6 +66,12 @@ func healthSettings(v *config.Values) health.Settings {
 	return s
 }
 
+func alarmSettings(v *config.Values) alarm.Settings {
+	s := alarm.Default
+	s.Waiting, s.Down = v.Duration("alarm_waiting"), v.Duration("alarm_down")
+	return s
+}
+
 // Run implements the command.
 func (c *ServeCmd) Run(a *App) error {
 	v, err := a.resolve("serve", c.Config, map[string]string{
@@ -70,6 +79,7 @@ func (c *ServeCmd) Run(a *App) error {
 		"tls_cert": c.TLSCert, "tls_key": c.TLSKey, "admin_token_file": c.AdminTokenFile, "lease_ttl": c.LeaseTTL,
 		"heartbeat": c.Heartbeat, "attempts": c.Attempts, "set_aside_after": c.SetAsideAfter,
 		"set_aside_for": c.SetAsideFor, "sleep_lead": c.SleepLead, "max_upload_mib": c.MaxUploadMiB, "max_body_mib": c.MaxBodyMiB,
+		"alarm_waiting": c.AlarmWaiting, "alarm_down": c.AlarmDown,
 		"run_keep": c.RunKeep, "max_waiting_per_user": c.MaxWaiting,
 	})
 	if err != nil {
@@ -86,6 +96,7 @@ func (c *ServeCmd) Run(a *App) error {
 		DatabaseURL: v.Text("database_url"), DataDir: v.Text("data_dir"), Listen: v.Text("listen"), TLSCert: v.Text("tls_cert"), TLSKey: v.Text("tls_key"),
 		MaxUpload: v.Number("max_upload_mib") << 20, MaxBody: v.Number("max_body_mib") << 20, Lease: leaseSettings(v), Logger: log,
 		Health: healthSettings(v), SleepLead: v.Duration("sleep_lead"),
+		Alarms:  alarmSettings(v),
 		RunKeep: v.Duration("run_keep"), MaxWaitingPerUser: int(v.Number("max_waiting_per_user")),
 	})
 	if err != nil {

@@ -39,6 +39,8 @@ var serveOnly = []config.Setting{
 	{Key: "set_aside_after", Env: "GAVEL_SET_ASIDE_AFTER", Default: "3", Says: "faults in a row after which a worker gets nothing but known-answer probes; 0 judges and probes nobody", Kind: config.Number, Max: 1000},
 	{Key: "set_aside_for", Env: "GAVEL_SET_ASIDE_FOR", Default: "1m", Says: "how long before the first probe; it doubles each time, up to an hour", Kind: config.Duration, Min: 1},
 	{Key: "sleep_lead", Env: "GAVEL_SLEEP_LEAD", Default: "5m", Says: "how long before planned hours a worker gets nothing new", Kind: config.Duration, Min: 1},
+	{Key: "alarm_waiting", Env: "GAVEL_ALARM_WAITING", Default: "2m", Says: "how long the oldest run or submission may wait before an alarm", Kind: config.Duration, Min: int64(time.Second)},
+	{Key: "alarm_down", Env: "GAVEL_ALARM_DOWN", Default: "1m", Says: "how long nobody may be working while work waits before an alarm", Kind: config.Duration, Min: int64(time.Second)},
 	{Key: "max_upload_mib", Env: "GAVEL_MAX_UPLOAD_MIB", Default: "1024", Says: "largest problem package, in MiB", Kind: config.Number, Min: 1, Max: 1 << 20},
 	{Key: "max_body_mib", Env: "GAVEL_MAX_BODY_MIB", Default: "4", Says: "largest body of any other call, in MiB; a result may be four times that", Kind: config.Number, Min: 1, Max: 1024},
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/gavel-oj/gavel/gavelapi"
+	"github.com/gavel-oj/gavel/internal/alarm"
 	"github.com/gavel-oj/gavel/internal/apperr"
 	"github.com/gavel-oj/gavel/internal/arbiter"
 	"github.com/gavel-oj/gavel/internal/blob/dirblob"
@@ -48,6 +49,7 @@ type Config struct {
 	Leader            arbiter.LeaderSettings
 	Health            health.Settings // zero judges nobody's health
 	SleepLead         time.Duration   // before planned hours; 0 is arbiter.DefaultSleepLead
+	Alarms            alarm.Settings  // zero is alarm.Default
 	Logger            *slog.Logger
 	Clock             clock.Clock
 }
@@ -121,7 +123,7 @@ func Start(ctx context.Context, cfg Config) (_ *Server, err error) {
 	}
 	s.Arbiter, err = arbiter.New(arbiter.Config{
 		DB: s.db, DatabaseURL: cfg.DatabaseURL, Blobs: s.blobs, Languages: languages, Lease: cfg.Lease, Leader: cfg.Leader,
-		Health: cfg.Health, SleepLead: cfg.SleepLead,
+		Health: cfg.Health, SleepLead: cfg.SleepLead, Alarms: cfg.Alarms,
 		Holder: fmt.Sprintf("%s/%d", host, os.Getpid()), Clock: cfg.Clock, Logger: cfg.Logger,
 		Runs: runSettings(cfg), MaxWaitingPerUser: cfg.MaxWaitingPerUser,
 	})
