@@ -80,31 +80,8 @@ func newBench(t *testing.T, offered ...string) *bench {
 	t.Cleanup(func() { _ = engine.Close() })
 
 	log := slog.New(slog.DiscardHandler)
-	arbiter, err := serve.Start(t.Context(), serve.Config{
-		DatabaseURL: storetest.DB(t), DataDir: filepath.Join(dir, "arbiter"), Listen: "127.0.0.1:0", Logger: log,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := arbiter.Close(t.Context()); err != nil {
-			t.Error(err)
-		}
-	})
-	token, err := arbiter.AdminToken(t.Context(), filepath.Join(dir, "admin-token"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	connect := func(token string) *client.Client {
-		c, err := client.New(arbiter.URL(), token, client.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(c.Close)
-		return c
-	}
-	b := &bench{api: connect(token), changed: make(chan struct{}, 1)}
-	until(t, time.Minute, "the arbiter leads", func() bool { _, err := b.api.Ready(t.Context()); return err == nil })
+	arbiter, api := startArbiter(t, dir, serve.Config{})
+	b := &bench{api: api, changed: make(chan struct{}, 1)}
 
 	invitation, err := b.api.WorkerInvite(t.Context(), gavelapi.NewInvitation{})
 	if err != nil {
@@ -120,7 +97,7 @@ func newBench(t *testing.T, offered ...string) *bench {
 		b.offer(id)
 	}
 	agent, err := worker.New(worker.Config{
-		Client: connect(who.Token), Judge: engine, StateDir: filepath.Join(dir, "worker"), Slots: 1, Logger: log,
+		Client: connect(t, arbiter.URL(), who.Token), Judge: engine, StateDir: filepath.Join(dir, "worker"), Slots: 1, Logger: log,
 		Capabilities: b.offers, OfferChanged: b.changed, CPUMeter: info.CPUMeter,
 	})
 	if err != nil {
@@ -136,6 +113,40 @@ func newBench(t *testing.T, offered ...string) *bench {
 		}
 	})
 	return b
+}
+
+// startArbiter runs an arbiter with the given settings on a database of its
+// own until the test ends, and returns it with the administrator's client.
+func startArbiter(t *testing.T, dir string, cfg serve.Config) (*serve.Server, *client.Client) {
+	t.Helper()
+	cfg.DatabaseURL, cfg.DataDir, cfg.Listen = storetest.DB(t), filepath.Join(dir, "arbiter"), "127.0.0.1:0"
+	cfg.Logger = slog.New(slog.DiscardHandler)
+	arbiter, err := serve.Start(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := arbiter.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+	token, err := arbiter.AdminToken(t.Context(), filepath.Join(dir, "admin-token"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	api := connect(t, arbiter.URL(), token)
+	until(t, time.Minute, "the arbiter leads", func() bool { _, err := api.Ready(t.Context()); return err == nil })
+	return arbiter, api
+}
+
+func connect(t *testing.T, url, token string) *client.Client {
+	t.Helper()
+	c, err := client.New(url, token, client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
 }
 
 // publish imports a problem whose one test wants its input back.

@@ -56,7 +56,7 @@ func (s *server) outermost(next http.Handler) http.Handler {
 
 // finish answers a panic, then logs and measures.
 func (s *server) finish(gw *guardedWriter, r *http.Request, pattern string, info *reqInfo, took time.Duration, panicked any) {
-	cut := panicked != nil && gw.started
+	cut := panicked != nil && (gw.started || panicked == http.ErrAbortHandler) //nolint:errorlint // a sentinel by contract of net/http
 	if panicked != nil && panicked != http.ErrAbortHandler { //nolint:errorlint // a sentinel by contract of net/http
 		s.Logger.LogAttrs(r.Context(), slog.LevelError, "handler panicked",
 			slog.String("request_id", info.requestID), slog.String("route", routeName(pattern)),

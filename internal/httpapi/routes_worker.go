@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"regexp"
+	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -12,6 +13,7 @@ import (
 	"github.com/gavel-oj/gavel/gavelapi"
 	"github.com/gavel-oj/gavel/internal/apperr"
 	"github.com/gavel-oj/gavel/internal/auth"
+	"github.com/gavel-oj/gavel/internal/problem"
 )
 
 // packageDigestHeader repeats the digest on a download, so that a client sees
@@ -76,10 +78,13 @@ func (s *server) workerRoutes() {
 	register(s, workers, huma.Operation{
 		OperationID: "get-package", Method: http.MethodGet, Path: "/v1/worker/packages/{digest}", Tags: []string{"worker"},
 		Summary:     "Download a package",
-		Description: "Only packages of a held lease. Ranges and If-Range work; the ETag is the digest.",
+		Description: "Only packages of a held lease. Ranges and If-Range work; the ETag is the digest. With Accept: application/x-tar it comes unpacked by one layer, without ranges.",
 		Errors:      []int{http.StatusNotFound},
 		Responses: map[string]*huma.Response{
-			"200": {Description: "the package, tar.zst", Content: map[string]*huma.MediaType{"application/zstd": {Schema: &huma.Schema{Type: "string", Format: "binary"}}}},
+			"200": {Description: "the package, as tar.zst or as tar", Content: map[string]*huma.MediaType{
+				"application/zstd":  {Schema: &huma.Schema{Type: "string", Format: "binary"}},
+				"application/x-tar": {Schema: &huma.Schema{Type: "string", Format: "binary"}},
+			}},
 			"206": {Description: "the range that was asked for"},
 			"304": {Description: "the client has it already (If-None-Match)"},
 			"416": {Description: "the range lies outside of the package"},
@@ -117,7 +122,10 @@ func (s *server) result(ctx context.Context, p auth.Principal, in *in[gavelapi.R
 
 type packageInput struct {
 	Digest string `path:"digest" maxLength:"80" doc:"sha256:… of the package"`
+	Accept string `header:"Accept" doc:"application/x-tar for workers that cannot read zstd"`
 }
+
+const tarType = "application/x-tar"
 
 type stream struct {
 	Body func(huma.Context)
@@ -137,10 +145,19 @@ func (s *server) getPackage(ctx context.Context, p auth.Principal, in *packageIn
 		defer blob.Close()
 		r, w := humago.Unwrap(hc)
 		h := w.Header()
-		h.Set("Content-Type", "application/zstd")
-		h.Set("ETag", `"`+in.Digest+`"`)
+		h.Set("Vary", "Accept")
 		h.Set("Cache-Control", "private, immutable, max-age=31536000")
 		h.Set(packageDigestHeader, in.Digest)
+		if strings.TrimSpace(in.Accept) == tarType {
+			h.Set("Content-Type", tarType)
+			if err := problem.WriteTar(w, blob); err != nil {
+				s.Logger.Warn("a package was not sent whole", "package", in.Digest, "error", err)
+				panic(http.ErrAbortHandler) // the client must not take what it has for the whole
+			}
+			return
+		}
+		h.Set("Content-Type", "application/zstd")
+		h.Set("ETag", `"`+in.Digest+`"`)
 		http.ServeContent(w, r, "", time.Time{}, blob)
 	}}, nil
 }

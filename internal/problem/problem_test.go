@@ -178,6 +178,37 @@ func TestDigestIsStable(t *testing.T) {
 	}
 }
 
+func TestWriteTarGivesTheFilesOrAnError(t *testing.T) {
+	m, src := sample()
+	whole := archive(t, m, src)
+	var plain bytes.Buffer
+	if err := WriteTar(&plain, bytes.NewReader(whole)); err != nil {
+		t.Fatal(err)
+	}
+	tr := tar.NewReader(&plain)
+	head, err := tr.Next()
+	if err != nil || head.Name != ManifestName {
+		t.Fatalf("it begins with %+v, %v", head, err)
+	}
+	if got, err := io.ReadAll(tr); err != nil || digestOf(got) != Digest(m) {
+		t.Errorf("the manifest is %q, %v", got, err)
+	}
+	for _, f := range m.Files {
+		head, err := tr.Next()
+		if err != nil || head.Name != f.Path {
+			t.Fatalf("%+v, %v, want %s", head, err, f.Path)
+		}
+		if got, err := io.ReadAll(tr); err != nil || !bytes.Equal(got, src[f.Path].Data) {
+			t.Errorf("%s has %d bytes, %v", f.Path, len(got), err)
+		}
+	}
+	for _, broken := range [][]byte{whole[:len(whole)/2], []byte("no archive at all")} {
+		if err := WriteTar(io.Discard, bytes.NewReader(broken)); err == nil {
+			t.Error("a broken archive was taken for a whole one")
+		}
+	}
+}
+
 func TestWriteArchiveRefusesFilesThatChangedSinceImport(t *testing.T) {
 	for name, data := range map[string]string{
 		"shorter": "1\n", "longer": "1 2\n\n", "same size, other bytes": "1 3\n",

@@ -82,18 +82,41 @@ func RemoveLeftovers(parent string) (int, error) {
 	return n, nil
 }
 
+// WriteTar writes an archive without its compression, for readers that have no
+// zstd. An error means that what was written is not the whole.
+func WriteTar(w io.Writer, archive io.Reader) error {
+	zr, err := newDecoder(archive)
+	if err != nil {
+		return err
+	}
+	defer zr.Close()
+	if _, err := io.CopyBuffer(onlyWriter{w}, onlyReader{zr}, make([]byte, copyBufferBytes)); err != nil {
+		return fmt.Errorf("decompress an archive: %w", err)
+	}
+	return nil
+}
+
+// newDecoder reads zstd in bounded memory and without goroutines of its own.
+func newDecoder(r io.Reader) (*zstd.Decoder, error) {
+	zr, err := zstd.NewReader(r,
+		zstd.WithDecoderConcurrency(1),
+		zstd.WithDecoderLowmem(true),
+		zstd.WithDecoderMaxWindow(maxWindowBytes))
+	if err != nil {
+		return nil, fmt.Errorf("start zstd: %w", err)
+	}
+	return zr, nil
+}
+
 func unpackInto(ctx context.Context, r io.Reader, tmp, wantDigest string) (*Manifest, error) {
 	root, err := os.OpenRoot(tmp)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = root.Close() }()
-	zr, err := zstd.NewReader(ctxReader{ctx, r},
-		zstd.WithDecoderConcurrency(1),
-		zstd.WithDecoderLowmem(true),
-		zstd.WithDecoderMaxWindow(maxWindowBytes))
+	zr, err := newDecoder(ctxReader{ctx, r})
 	if err != nil {
-		return nil, fmt.Errorf("start zstd: %w", err)
+		return nil, err
 	}
 	defer zr.Close()
 	tr := tar.NewReader(zr)
