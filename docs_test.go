@@ -68,3 +68,46 @@ func TestEveryPageIsOnTheMap(t *testing.T) {
 		}
 	}
 }
+
+// A page that names a test as its proof names one that exists.
+func TestTestsNamedInTheDocumentationExist(t *testing.T) {
+	defined := map[string]bool{}
+	function := regexp.MustCompile(`(?m)^func (Test\w+)\(`)
+	named := regexp.MustCompile("`(Test[A-Z]\\w*)`")
+	pages := map[string]string{}
+	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		switch {
+		case d.IsDir() && (strings.HasPrefix(d.Name(), ".") && path != "." || d.Name() == "tmp"):
+			return fs.SkipDir
+		case strings.HasSuffix(path, "_test.go"):
+			raw, err := os.ReadFile(path)
+			for _, m := range function.FindAllStringSubmatch(string(raw), -1) {
+				defined[m[1]] = true
+			}
+			return err
+		case strings.HasSuffix(path, ".md"):
+			raw, err := os.ReadFile(path)
+			pages[path] = string(raw)
+			return err
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	count := 0
+	for path, text := range pages {
+		for _, m := range named.FindAllStringSubmatch(text, -1) {
+			count++
+			if !defined[m[1]] {
+				t.Errorf("%s names %s, which is no test", path, m[1])
+			}
+		}
+	}
+	if count == 0 {
+		t.Error("no page names a test: the search is wrong")
+	}
+}
