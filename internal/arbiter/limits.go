@@ -16,7 +16,7 @@ import (
 func (a *Arbiter) saveSettings(ctx context.Context) error {
 	s := a.cfg.Lease
 	return a.q.SaveLeaseSettings(ctx, a.db.Pool, &storedb.SaveLeaseSettingsParams{
-		Ttl: s.TTL, Heartbeat: s.Heartbeat, Confirm: s.Confirm, AttemptCap: int32(s.AttemptCap),
+		Ttl: s.TTL, Heartbeat: s.Heartbeat, Confirm: s.Confirm, AttemptCap: int32(s.AttemptCap), SleepLead: a.cfg.SleepLead,
 	})
 }
 

@@ -3,6 +3,7 @@ package arbiter
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/gavel-oj/gavel/internal/store"
@@ -80,13 +81,17 @@ func (l *leadership) listen(ctx context.Context) error {
 
 // doneElsewhere forgets a job that a worker finished by way of the database.
 func (l *leadership) doneElsewhere(payload string) {
-	var id, job int64
-	if _, err := fmt.Sscan(payload, &id, &job); err != nil {
+	var done subject
+	var job int64
+	payload, done.run = strings.CutPrefix(payload, "run ")
+	if _, err := fmt.Sscan(payload, &done.id, &job); err != nil {
 		return // not ours: anybody may send a note
 	}
 	l.mu.Lock()
 	l.dropJob(job)
 	l.mu.Unlock()
-	l.a.watch.changed(submission(id))
-	l.rejudged.Store(true)
+	l.a.watch.changed(done)
+	if !done.run {
+		l.rejudged.Store(true)
+	}
 }

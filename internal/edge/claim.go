@@ -8,11 +8,12 @@ import (
 	"time"
 
 	"github.com/gavel-oj/gavel/gavelapi"
+	"github.com/gavel-oj/gavel/internal/report"
 )
 
 // kinds of jobs that this program can do. Others in the same lanes are left to
 // those who can.
-var kinds = []string{"judge", "rejudge"}
+var kinds = []string{"judge", "rejudge", report.KindRun}
 
 const (
 	// lackFor is how long a package that could not be had is left alone.
@@ -85,7 +86,7 @@ func (c *Client) claimOnce(ctx context.Context, in gavelapi.ClaimRequest, cached
 	c.troubles(&answer)
 	resp := &gavelapi.ClaimResponse{Directives: gavelapi.Directives{Drain: answer.Drain}}
 	for _, l := range answer.Leases {
-		if !slices.Contains(cached, l.PackageDigest) && c.cfg.Packages.Lacks(l.PackageDigest) {
+		if l.Kind != report.KindRun && !slices.Contains(cached, l.PackageDigest) && c.cfg.Packages.Lacks(l.PackageDigest) {
 			c.decline(ctx, l)
 			continue
 		}

@@ -138,6 +138,13 @@ func TestNobodyIsWaitedForWhoCouldNotTakeIt(t *testing.T) {
 		{"three failed rounds", func(s *stand, _ *agent) {
 			s.exec("update edge_workers set failed_rounds = 3 where worker_id = (select id from workers where name = 'home')")
 		}},
+		{"asleep by its plan", func(s *stand, _ *agent) {
+			s.exec("insert into planned_hours (worker_id, hours, zone) select id, 'daily 00:00-00:00', 'Asia/Shanghai' from workers where name = 'home'")
+		}},
+		{"of a pool that is about to sleep", func(s *stand, _ *agent) {
+			s.exec(`insert into planned_hours (pool, hours, zone)
+			  select 'home', 'daily ' || to_char(now() at time zone 'UTC' + interval '3 minutes', 'HH24:MI') || '-' || to_char(now() at time zone 'UTC' + interval '1 hour', 'HH24:MI'), 'UTC'`)
+		}},
 		{"without the language", func(_ *stand, home *agent) { home.languages = []string{"python3"}; home.poll() }},
 		{"without the memory", func(_ *stand, home *agent) { home.memory = 1 << 20; home.poll() }},
 		{"without the package", func(s *stand, _ *agent) {

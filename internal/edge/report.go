@@ -54,9 +54,10 @@ func (c *Client) Result(ctx context.Context, in gavelapi.ResultRequest) (*gavela
 		me
 		LeaseToken string          `json:"lease_token"`
 		Report     gavelapi.Report `json:"report"`
-	}{who, in.LeaseToken, report.Tidy("judge", in.Report)}
+	}{who, in.LeaseToken, tidy(in.Report)}
 	var answer struct {
 		Outcome string        `json:"outcome"`
+		Reason  string        `json:"reason"` // why the report was not believed
 		Lease   lease.Outcome `json:"lease"`
 	}
 	if err := c.ask(ctx, "result", c.q.EdgeResult, request, &answer); err != nil {
@@ -64,11 +65,29 @@ func (c *Client) Result(ctx context.Context, in gavelapi.ResultRequest) (*gavela
 	}
 	switch answer.Outcome {
 	case gavelapi.OutcomeRecorded, gavelapi.OutcomeAlreadyRecorded:
-		return &gavelapi.ResultResponse{Outcome: answer.Outcome}, nil
+		return &gavelapi.ResultResponse{Outcome: answer.Outcome, Reason: answer.Reason}, nil
 	case gavelapi.OutcomeDiscarded:
 		return &gavelapi.ResultResponse{Outcome: answer.Outcome, Reason: lease.EndReason(answer.Lease)}, nil
 	}
 	return nil, again("result")
+}
+
+// tidy makes a report storable. What its lease is for the database knows, and
+// compares; outputs of runs go as base64 all, because jsonb has no text that
+// could carry every byte.
+func tidy(r gavelapi.Report) gavelapi.Report {
+	if r.Run == nil {
+		return report.Tidy("judge", r)
+	}
+	r = report.Tidy(report.KindRun, r)
+	if r.Run != nil { // Tidy has made the results anew
+		for i := range r.Run.Results {
+			t := &r.Run.Results[i]
+			t.StdoutBase64, t.StderrBase64 = t.StdoutBytes(), t.StderrBytes()
+			t.Stdout, t.Stderr = "", ""
+		}
+	}
+	return r
 }
 
 // Release hands a lease back.

@@ -140,6 +140,7 @@ type agent struct {
 	// previous is the session that this one succeeds.
 	previous  string
 	languages []string
+	features  []string
 	memory    int64
 	slots     int
 	total     int
@@ -204,7 +205,7 @@ func (anywhere) FetchPackage(context.Context, string, int64) (*client.PackageStr
 func (a *agent) request(id string, wait time.Duration) gavelapi.ClaimRequest {
 	r := gavelapi.ClaimRequest{
 		RequestID: id, Session: a.session, PreviousSession: a.previous, Slots: a.slots, TotalSlots: a.total, WaitMS: wait.Milliseconds(),
-		Capabilities: gavelapi.Capabilities{MemoryBytes: a.memory},
+		Capabilities: gavelapi.Capabilities{MemoryBytes: a.memory, Features: a.features},
 	}
 	for _, l := range a.languages {
 		r.Capabilities.Languages = append(r.Capabilities.Languages, gavelapi.LanguageOffer{ID: l, Version: "1"})

@@ -144,7 +144,9 @@ func (db *DB) Publish(ctx context.Context, pkg storedb.InsertPackageParams, name
 
 // Enrol trades an invitation for a worker and its token, once. A used, expired
 // or unknown invitation is apperr.Unauthorized, a taken name apperr.Conflict;
-// the invitation then stays good.
+// the invitation then stays good. The name of an edge worker that has no token
+// yet is not taken: that worker goes over to the arbiter, with its id, history
+// and pool, which is then the pool that is returned.
 func (db *DB) Enrol(ctx context.Context, invitationHash []byte, name string, tokenHash []byte) (id int64, pool string, err error) {
 	err = db.InTx(ctx, func(tx pgx.Tx) error {
 		pool, err = db.Q.UseInvitation(ctx, tx, invitationHash)
@@ -156,6 +158,9 @@ func (db *DB) Enrol(ctx context.Context, invitationHash []byte, name string, tok
 			return fmt.Errorf("use invitation: %w", err)
 		}
 		id, err = db.Q.InsertWorker(ctx, tx, &storedb.InsertWorkerParams{Name: name, Pool: pool})
+		if IsNoRows(err) {
+			id, pool, err = db.adoptEdgeWorker(ctx, tx, name)
+		}
 		if IsNoRows(err) {
 			return apperr.New(apperr.Conflict, "choose another name, or use the token of the worker that has it",
 				"a worker of this name is enrolled already").At("body.name")
@@ -170,4 +175,18 @@ func (db *DB) Enrol(ctx context.Context, invitationHash []byte, name string, tok
 		return nil
 	})
 	return id, pool, err
+}
+
+// adoptEdgeWorker finds the edge worker of a name that may get its first token;
+// pgx.ErrNoRows says that there is none.
+func (db *DB) adoptEdgeWorker(ctx context.Context, tx pgx.Tx, name string) (int64, string, error) {
+	w, err := db.Q.LockEdgeWorker(ctx, tx, name)
+	if err != nil {
+		return 0, "", err
+	}
+	over, err := db.Q.HasToken(ctx, tx, w.ID)
+	if err == nil && over {
+		err = pgx.ErrNoRows
+	}
+	return w.ID, w.Pool, err
 }

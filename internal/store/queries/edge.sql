@@ -28,8 +28,9 @@ select edge_reclaim(sqlc.arg(request)::jsonb)::jsonb as answer;
 
 -- name: SaveLeaseSettings :exec
 -- Arbiter, at the beginning of a leadership: edge workers grant by its settings.
-update lease_settings set ttl = @ttl, heartbeat = @heartbeat, confirm = @confirm, attempt_cap = @attempt_cap
- where (ttl, heartbeat, confirm, attempt_cap) is distinct from (sqlc.arg(ttl)::interval, sqlc.arg(heartbeat)::interval, sqlc.arg(confirm)::interval, sqlc.arg(attempt_cap)::int);
+update lease_settings set ttl = @ttl, heartbeat = @heartbeat, confirm = @confirm, attempt_cap = @attempt_cap, sleep_lead = @sleep_lead
+ where (ttl, heartbeat, confirm, attempt_cap, sleep_lead)
+       is distinct from (sqlc.arg(ttl)::interval, sqlc.arg(heartbeat)::interval, sqlc.arg(confirm)::interval, sqlc.arg(attempt_cap)::int, sqlc.arg(sleep_lead)::interval);
 
 -- name: PackagesWithOtherRules :many
 -- Arbiter, at the beginning of a leadership: live packages whose limits were

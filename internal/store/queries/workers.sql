@@ -23,6 +23,16 @@ returning pool;
 -- name: InsertWorker :one
 insert into workers (name, pool) values (@name, @pool) on conflict (name) do nothing returning id;
 
+-- name: LockEdgeWorker :one
+-- Enrolment under a name that is taken, when it is an edge worker's: that worker
+-- goes over. Locked, so that of two invitations one wins.
+select w.id, w.pool from workers w
+ where w.name = @name and not w.disabled and exists (select from edge_workers e where e.worker_id = w.id) for update of w;
+
+-- name: HasToken :one
+-- Enrolment, after the lock: the worker went over before.
+select exists (select from tokens t where t.worker_id = sqlc.arg(worker_id)::bigint and t.kind = 'worker' and t.revoked_at is null)::boolean;
+
 -- name: WorkerByID :one
 select id, name, pool, disabled, session, slots, last_seen_at from workers where id = $1;
 

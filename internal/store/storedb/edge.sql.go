@@ -135,8 +135,9 @@ func (q *Queries) PackagesWithOtherRules(ctx context.Context, db DBTX, rules str
 }
 
 const saveLeaseSettings = `-- name: SaveLeaseSettings :exec
-update lease_settings set ttl = $1, heartbeat = $2, confirm = $3, attempt_cap = $4
- where (ttl, heartbeat, confirm, attempt_cap) is distinct from ($1::interval, $2::interval, $3::interval, $4::int)
+update lease_settings set ttl = $1, heartbeat = $2, confirm = $3, attempt_cap = $4, sleep_lead = $5
+ where (ttl, heartbeat, confirm, attempt_cap, sleep_lead)
+       is distinct from ($1::interval, $2::interval, $3::interval, $4::int, $5::interval)
 `
 
 type SaveLeaseSettingsParams struct {
@@ -144,6 +145,7 @@ type SaveLeaseSettingsParams struct {
 	Heartbeat  time.Duration
 	Confirm    time.Duration
 	AttemptCap int32
+	SleepLead  time.Duration
 }
 
 // Arbiter, at the beginning of a leadership: edge workers grant by its settings.
@@ -153,6 +155,7 @@ func (q *Queries) SaveLeaseSettings(ctx context.Context, db DBTX, arg *SaveLease
 		arg.Heartbeat,
 		arg.Confirm,
 		arg.AttemptCap,
+		arg.SleepLead,
 	)
 	return err
 }

@@ -183,6 +183,7 @@ type LeaseSetting struct {
 	AttemptCap int32
 	Yield      time.Duration
 	Fresh      time.Duration
+	SleepLead  time.Duration
 }
 
 type Package struct {

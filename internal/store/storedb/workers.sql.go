@@ -65,6 +65,18 @@ func (q *Queries) FleetSettings(ctx context.Context, db DBTX) ([]*FleetSettingsR
 	return items, nil
 }
 
+const hasToken = `-- name: HasToken :one
+select exists (select from tokens t where t.worker_id = $1::bigint and t.kind = 'worker' and t.revoked_at is null)::boolean
+`
+
+// Enrolment, after the lock: the worker went over before.
+func (q *Queries) HasToken(ctx context.Context, db DBTX, workerID int64) (bool, error) {
+	row := db.QueryRow(ctx, hasToken, workerID)
+	var column_1 bool
+	err := row.Scan(&column_1)
+	return column_1, err
+}
+
 const insertToken = `-- name: InsertToken :one
 insert into tokens (kind, hash, note, worker_id, pool, expires_at)
 values ($1, $2, $3, $4, $5, now() + $6::interval)
@@ -176,6 +188,25 @@ func (q *Queries) ListWorkers(ctx context.Context, db DBTX, name string) ([]*Lis
 		return nil, err
 	}
 	return items, nil
+}
+
+const lockEdgeWorker = `-- name: LockEdgeWorker :one
+select w.id, w.pool from workers w
+ where w.name = $1 and not w.disabled and exists (select from edge_workers e where e.worker_id = w.id) for update of w
+`
+
+type LockEdgeWorkerRow struct {
+	ID   int64
+	Pool string
+}
+
+// Enrolment under a name that is taken, when it is an edge worker's: that worker
+// goes over. Locked, so that of two invitations one wins.
+func (q *Queries) LockEdgeWorker(ctx context.Context, db DBTX, name string) (*LockEdgeWorkerRow, error) {
+	row := db.QueryRow(ctx, lockEdgeWorker, name)
+	var i LockEdgeWorkerRow
+	err := row.Scan(&i.ID, &i.Pool)
+	return &i, err
 }
 
 const revokeTokensByNote = `-- name: RevokeTokensByNote :execrows
