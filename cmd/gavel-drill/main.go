@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"text/tabwriter"
@@ -106,6 +107,7 @@ type listed struct {
 	What     string `json:"what"`
 	Fires    string `json:"fires"`
 	Sabotage string `json:"sabotage"`
+	Mixed    bool   `json:"mixed"` // also with --fleet mixed
 }
 
 // Run implements the command.
@@ -115,7 +117,7 @@ func (c *listCmd) Run(w world) error {
 	case "json":
 		rows := make([]listed, len(all))
 		for i, s := range all {
-			rows[i] = listed{s.Name, s.Number(), s.What, s.Fires, s.Sabotage}
+			rows[i] = listed{s.Name, s.Number(), s.What, s.Fires, s.Sabotage, s.Mixed}
 		}
 		return writeJSON(w.out, rows)
 	case "id":
@@ -138,6 +140,7 @@ type runCmd struct {
 	Seed     uint64   `help:"Seed of what is random; 0 picks one and says it." default:"0"`
 	Rounds   int      `help:"How much of the repetitions to do, in percent." default:"100"`
 	Sabotage bool     `help:"Switch the protections off instead: every scenario must then fail."`
+	Fleet    string   `enum:"arbiter,mixed" default:"arbiter" help:"How workers get their work: all from an arbiter, or every other one from the database itself."`
 	Keep     bool     `help:"Keep the directories with the logs of all processes."`
 	BinDir   string   `name:"bin-dir" placeholder:"DIR" help:"Where gavel and gavel-worker are (default: beside this program)."`
 	Build    bool     `help:"Build gavel and gavel-worker first, from the source tree that this is run in."`
@@ -175,7 +178,7 @@ func (c *runCmd) Run(w world) error {
 	options := drill.Options{
 		Cluster: prepared,
 		Gavel:   filepath.Join(bin, "gavel"), Worker: filepath.Join(bin, "gavel-worker"), Self: self,
-		Keep: c.Keep, Seed: seed, Rounds: c.Rounds, Sabotage: c.Sabotage, Clock: clock.System{},
+		Keep: c.Keep, Fleet: c.Fleet, Seed: seed, Rounds: c.Rounds, Sabotage: c.Sabotage, Clock: clock.System{},
 		Note: func(text string) { fmt.Fprintln(w.err, text) },
 	}
 	results := []drill.Result{} // not nil: JSON has an array
@@ -245,6 +248,14 @@ func (c *runCmd) choose() ([]drill.Scenario, error) {
 			return nil, &failure{exitNotFound, fmt.Sprintf("there is no scenario %q", name), "gavel-drill list shows them"}
 		}
 		chosen = append(chosen, found...)
+	}
+	if c.Fleet == drill.FleetMixed {
+		if c.Sabotage {
+			return nil, &failure{exitUsage, "counter-tests are run with one fleet, that of an arbiter", "leave --fleet out"}
+		}
+		if chosen = slices.DeleteFunc(chosen, func(s drill.Scenario) bool { return !s.Mixed }); len(chosen) == 0 {
+			return nil, &failure{exitUsage, "none of these can be run with a mixed fleet", "gavel-drill list -o json shows which can"}
+		}
 	}
 	return chosen, nil
 }

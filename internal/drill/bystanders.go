@@ -21,13 +21,16 @@ type bystanders struct {
 
 const bystanderEvery = 60 * time.Millisecond
 
+// bystander is the name of the worker and of the user.
+const bystander = "bystander"
+
 // watch starts bystanders; the longest that one of them may wait is limit. The
 // worker and the site call workerURL and api.
 func (s *stand) watch(limit time.Duration, workerURL string, api *client.Client) {
 	if api == nil {
 		api = s.api
 	}
-	s.worker("bystander", workerURL, 2, offering(bystanderLanguage), sound)
+	s.worker(bystander, workerURL, 2, offering(bystanderLanguage), sound)
 	ctx, cancel := context.WithCancel(s.ctx)
 	b := &bystanders{s: s, limit: limit, quit: cancel, done: make(chan struct{}), waits: map[int64]time.Duration{}}
 	s.watched = b
@@ -56,7 +59,7 @@ func (b *bystanders) one(ctx context.Context, api *client.Client) int64 {
 	for ctx.Err() == nil {
 		callCtx, cancel := context.WithTimeout(ctx, 2*time.Second)
 		sub, err := api.SubmissionCreate(callCtx, gavelapi.NewSubmission{
-			Problem: "p", Language: bystanderLanguage, Source: "*: AC after 2ms", User: "bystander",
+			Problem: "p", Language: bystanderLanguage, Source: "*: AC after 2ms", User: bystander,
 		}, key)
 		cancel()
 		if err == nil {

@@ -12,7 +12,7 @@ import (
 
 var databaseScenarios = []Scenario{
 	{
-		Name: "a8-postgres-killed", What: "PostgreSQL is killed and starts again", script: postgresKilled,
+		Name: "a8-postgres-killed", What: "PostgreSQL is killed and starts again", script: postgresKilled, Mixed: true,
 		Fires: "503, outboxes, grace of the next leadership", Sabotage: "there is no grace, and it comes back when the leases are over",
 	},
 	{
@@ -20,7 +20,7 @@ var databaseScenarios = []Scenario{
 		Fires: "503, outboxes, grace of the next leadership", Sabotage: "there is no grace",
 	},
 	{
-		Name: "a8-sessions-terminated", What: "every session is terminated, ten times", script: sessionsTerminated,
+		Name: "a8-sessions-terminated", What: "every session is terminated, ten times", script: sessionsTerminated, Mixed: true,
 		Fires: "reconnecting; memory rebuilt after uncertain commits", Sabotage: "what is waiting is not seen when memory is rebuilt",
 	},
 	{

@@ -22,7 +22,7 @@ const freezeLimit = 50 * time.Millisecond
 
 var freezeScenarios = []Scenario{
 	{
-		Name: "a11-frozen-worker", What: "a worker falls asleep at 1,000 random moments of its calls", script: frozenWorker,
+		Name: "a11-frozen-worker", What: "a worker falls asleep at 1,000 random moments of its calls", script: frozenWorker, Mixed: true,
 		Fires:    "no lock is held for a worker's network (I7)",
 		Sabotage: "a door in front of the arbiter stays shut from a grant to that worker's next call, as a lock held across calls does",
 		limit:    20 * time.Minute,

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"math/rand/v2"
 	"net"
+	"strings"
 	"sync"
 	"time"
 )
@@ -41,7 +42,7 @@ type link struct {
 	cutAt          int    // bytes of the answer after which to cut; -1: never
 }
 
-// relay starts a line to upstream.
+// relay starts a line to upstream, an address or the path of a socket.
 func (t *T) relay(upstream string) *relay {
 	var lc net.ListenConfig
 	l, err := lc.Listen(t.ctx, "tcp", "127.0.0.1:0")
@@ -69,7 +70,11 @@ func (r *relay) carry(c net.Conn) {
 	to := r.upstream
 	r.mu.Unlock()
 	dialer := net.Dialer{Timeout: 5 * time.Second}
-	s, err := dialer.DialContext(r.t.ctx, "tcp", to)
+	network := "tcp"
+	if strings.HasPrefix(to, "/") {
+		network = "unix"
+	}
+	s, err := dialer.DialContext(r.t.ctx, network, to)
 	if err != nil {
 		_ = c.Close()
 		return

@@ -12,7 +12,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gavel-oj/gavel/client"
 	"github.com/gavel-oj/gavel/gavelapi"
 	"github.com/gavel-oj/gavel/internal/clock"
 	"github.com/gavel-oj/gavel/internal/store"
@@ -68,6 +67,12 @@ type workerSettings struct {
 	ClockAway time.Duration // its wall clock is wrong by so much
 	DiskBytes int64         // > 0: the state directory is a disk of that size
 	Sound     bool          // it passes known-answer probes; else they are scripts that it does not understand
+
+	// Of a worker straight on the database, which has neither URL nor token.
+	DatabaseURL string
+	PackagesDir string
+	Pool        string
+	Rank        int
 }
 
 func playWorker(ctx context.Context, s workerSettings, log *slog.Logger) error {
@@ -76,17 +81,18 @@ func playWorker(ctx context.Context, s workerSettings, log *slog.Logger) error {
 			return err
 		}
 	}
-	c, err := client.New(s.URL, s.Token, client.Options{UserAgent: "gavel-drill"})
+	calls, done, err := callsOf(ctx, s, log)
 	if err != nil {
 		return err
 	}
+	defer done()
 	clk := awayClock{away: s.ClockAway}
 	capabilities := gavelapi.Capabilities{Cores: 1, MemoryBytes: 1 << 30, Arch: "drill", Build: "drill", Kernel: "drill", MemoryMeter: "none"}
 	for _, id := range s.Languages {
 		capabilities.Languages = append(capabilities.Languages, gavelapi.LanguageOffer{ID: id, Version: "drill"})
 	}
 	w, err := worker.New(worker.Config{
-		Client: c, Judge: actor{name: s.Name, gates: s.Gates, sound: s.Sound, clk: clk, log: log}, StateDir: s.StateDir, Slots: s.Slots,
+		Client: calls, Judge: actor{name: s.Name, gates: s.Gates, sound: s.Sound, clk: clk, log: log}, StateDir: s.StateDir, Slots: s.Slots,
 		Capabilities: func() gavelapi.Capabilities { return capabilities }, Clock: clk, Logger: log,
 	})
 	if err != nil {

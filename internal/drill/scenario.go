@@ -16,6 +16,8 @@ type Scenario struct {
 	Sabotage string
 	// Program means that it needs gavel-worker, its boxes and compilers.
 	Program bool
+	// Mixed means that it can be run with a mixed fleet, too.
+	Mixed bool
 
 	limit  time.Duration // for the whole of it; 0 is defaultLimit
 	script func(*T)
@@ -23,16 +25,19 @@ type Scenario struct {
 
 const defaultLimit = 3 * time.Minute
 
-// Number is the situation's number, such as A1.
+// Number is the situation's number, such as A1; one without is its name.
 func (s Scenario) Number() string {
 	n, _, _ := strings.Cut(s.Name, "-")
+	if !strings.ContainsAny(n, "0123456789") {
+		return s.Name
+	}
 	return strings.ToUpper(n)
 }
 
 // All lists every scenario in the order of the situations.
 func All() []Scenario {
 	return slices.Concat(workerScenarios, arbiterScenarios, databaseScenarios, networkScenarios,
-		raceScenarios, rejudgeScenarios, freezeScenarios, diskScenarios, clockScenarios, programScenarios, healthScenarios, sleepScenarios)
+		raceScenarios, rejudgeScenarios, freezeScenarios, diskScenarios, clockScenarios, programScenarios, healthScenarios, sleepScenarios, stageScenarios)
 }
 
 // Sorted is All by number.

@@ -56,6 +56,9 @@ type stand struct {
 	slots   map[string]int     // of workers by name
 	expect  map[int64][]string // submission → verdicts that are right
 	watched *bystanders        // nil: nobody watches
+
+	onDatabase map[string]bool // workers by name: straight on the database
+	mixed      int             // workers of a mixed fleet that have been given a way
 }
 
 // arbiterProcess is one running arbiter.
@@ -69,7 +72,7 @@ type arbiterProcess struct {
 
 // newStand starts a database.
 func newStand(t *T) *stand {
-	s := &stand{T: t, tokens: map[string]string{}, slots: map[string]int{}, expect: map[int64][]string{}}
+	s := &stand{T: t, tokens: map[string]string{}, slots: map[string]int{}, expect: map[int64][]string{}, onDatabase: map[string]bool{}}
 	t.must(os.MkdirAll(t.path("gates"), 0o755), "gates")
 	log, err := os.OpenFile(t.path("postgres.log"), os.O_CREATE|os.O_WRONLY, 0o600)
 	t.must(err, "log of PostgreSQL")
@@ -237,6 +240,9 @@ func sound(w *workerSettings) { w.Sound = true }
 // worker starts a worker that acts, against url ("" is the first arbiter's).
 // Starting one of the same name again is a restart of its machine.
 func (s *stand) worker(name, url string, slots int, options ...workerOption) *process {
+	if url == "" && name != bystander && s.mixedIn(name) {
+		return s.edgeWorker(name, slots, options...)
+	}
 	if url == "" {
 		url = s.arbiters[0].url
 	}
@@ -299,8 +305,8 @@ func (s *stand) submission(id int64) gavelapi.Submission {
 func (s *stand) awaitJudging(id int64, by string) {
 	s.until(4*time.Minute, fmt.Sprintf("submission %d is judged by %s", id, by), func() bool {
 		sub, err := s.api.SubmissionGet(s.ctx, id, 0)
-		return err == nil && sub.State == gavelapi.StateJudging && sub.Progress != nil && sub.Progress.Phase == "running" &&
-			(by == "" || sub.Worker == by)
+		return err == nil && sub.State == gavelapi.StateJudging && (by == "" || sub.Worker == by) &&
+			(sub.Progress != nil && sub.Progress.Phase == "running" || s.judges(id, sub.Worker))
 	})
 }
 

@@ -34,7 +34,9 @@ type Options struct {
 	Rounds int
 	// Sabotage switches protections off.
 	Sabotage bool
-	Clock    clock.Clock
+	// Fleet is FleetArbiter, which "" means too, or FleetMixed.
+	Fleet string
+	Clock clock.Clock
 	// Note hears what is being done.
 	Note func(text string)
 }

@@ -18,11 +18,11 @@ const calm = 1500 * time.Millisecond
 
 var workerScenarios = []Scenario{
 	{
-		Name: "a1-worker-killed", What: "a worker is killed in the middle of a judging", script: workerKilled,
+		Name: "a1-worker-killed", What: "a worker is killed in the middle of a judging", script: workerKilled, Mixed: true,
 		Fires: "expiry, then a grant with a new generation", Sabotage: "leases live for ten minutes",
 	},
 	{
-		Name: "a2-cut-off-worker", What: "a worker is cut off while its job is judged by another, and reports late", script: cutOffWorker,
+		Name: "a2-cut-off-worker", What: "a worker is cut off while its job is judged by another, and reports late", script: cutOffWorker, Mixed: true,
 		Fires: "the token of the dead lease: discarded, kept as evidence", Sabotage: lateReportsCount,
 	},
 	{
@@ -34,15 +34,15 @@ var workerScenarios = []Scenario{
 		Fires: "the outbox, sent before the first claim", Sabotage: "the outbox is emptied, as if it had not been synced",
 	},
 	{
-		Name: "a10-poison", What: "a submission kills its worker each time; ten others wait behind it", script: poison,
+		Name: "a10-poison", What: "a submission kills its worker each time; ten others wait behind it", script: poison, Mixed: true,
 		Fires: "attempt cap", Sabotage: "a thousand attempts are allowed",
 	},
 	{
-		Name: "a13-orderly-stops", What: "SIGTERM to a busy worker, 50 times", script: orderlyStops,
+		Name: "a13-orderly-stops", What: "SIGTERM to a busy worker, 50 times", script: orderlyStops, Mixed: true,
 		Fires: "release: refunded, pending at once", Sabotage: "SIGKILL instead of SIGTERM",
 	},
 	{
-		Name: "a15-cancel", What: "cancel while pending and 0, 1, 10, 100, 1000 ms after the claim", script: cancels,
+		Name: "a15-cancel", What: "cancel while pending and 0, 1, 10, 100, 1000 ms after the claim", script: cancels, Mixed: true,
 		Fires: "410 to the heartbeat; the run is killed", Sabotage: "nothing is cancelled",
 	},
 	{
@@ -88,8 +88,7 @@ func cutOffWorker(t *T) {
 		s.withoutFencing()
 	}
 	s.watch(calm, "", nil)
-	line := t.relay(a.listen)
-	s.worker("one", line.url(), 1)
+	line, _ := s.over(a, "one", 1)
 	// It is done before its lease is over, so its verdict waits in the outbox.
 	id := s.submit("one: WA after 1500ms\n*: AC after 50ms")
 	s.awaitJudging(id, "one")

@@ -127,9 +127,11 @@ func setUp(ctx context.Context, conn *pgx.Conn, g Guards, role string) error {
 	ms := func(d time.Duration) int64 { return d.Milliseconds() }
 	// force_custom_plan: a plan cached while the table of open work was empty
 	// would scan it for ever (performance.md, plan flips); planning these short
-	// statements anew costs microseconds a batch.
+	// statements anew costs microseconds a batch. No jit: what a table without
+	// statistics makes a plan seem to cost has PostgreSQL compile it, half a second
+	// each time, until the first ANALYZE.
 	sql := fmt.Sprintf(`set statement_timeout = %d; set lock_timeout = %d;
-set idle_in_transaction_session_timeout = %d; set plan_cache_mode = force_custom_plan;
+set idle_in_transaction_session_timeout = %d; set plan_cache_mode = force_custom_plan; set jit = off;
 set client_connection_check_interval = 1000;
 set tcp_keepalives_idle = 5; set tcp_keepalives_interval = 2; set tcp_keepalives_count = 3;
 set tcp_user_timeout = 8000`,

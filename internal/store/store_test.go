@@ -184,3 +184,13 @@ func TestOpenNamesWhatIsWrong(t *testing.T) {
 		})
 	}
 }
+
+// The plan of a claim on tables that were never analyzed seems costly enough to
+// be compiled, which took half a second each time.
+func TestNoStatementOfOursIsCompiled(t *testing.T) {
+	db := open(t, store.Options{})
+	var jit string
+	if err := db.Pool.QueryRow(t.Context(), "show jit").Scan(&jit); err != nil || jit != "off" {
+		t.Errorf("jit is %q, %v", jit, err)
+	}
+}
