@@ -203,7 +203,7 @@ func TestAStolenLoginCanDoNothingElse(t *testing.T) {
 	if own == nil {
 		t.Fatalf("the thief got no work: %s", got)
 	}
-	if _, err := ask("edge_result", `{"worker_id": `+mine+`, "lease_token": "`+own[1]+`", "report": {"verdict": "PERFECT"}}`); pgCode(err) != "23514" {
+	if _, err := ask("edge_result", `{"worker_id": `+mine+`, "lease_token": "`+own[1]+`", "report": {"verdict": "PERFECT", "tests": [{"name": "secret/1"}]}}`); pgCode(err) != "23514" {
 		t.Errorf("a verdict of its own making: %v", err)
 	}
 	if _, err := thief.Exec(t.Context(), "select edge_result(jsonb_build_object('worker_id', "+mine+", 'lease_token', '"+own[1]+"', 'report', jsonb_build_object('verdict', 'AC', 'tests', repeat('x', 65 << 20))))"); pgCode(err) != "GV422" {

@@ -20,7 +20,7 @@ func (b *both) run(inputs ...string) int64 {
 	for _, in := range inputs {
 		n.Inputs = append(n.Inputs, gavelapi.RunInput{Content: in})
 	}
-	got, err := b.api.RunCreate(b.t.Context(), n)
+	got, err := b.api.RunCreate(b.t.Context(), n, "")
 	if err != nil {
 		b.t.Fatal(err)
 	}

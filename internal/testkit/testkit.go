@@ -19,6 +19,7 @@ const (
 	UML     Need = "uml"     // user-mode-linux, for real cgroup v2
 	Browser Need = "browser" // chromium
 	Lang    Need = "lang"    // compilers and interpreters of the languages
+	Systemd Need = "systemd" // systemd-analyze, and ssh
 )
 
 // EnvRequire names the variable that lists needs which must be met, separated
