@@ -24,6 +24,9 @@ func TestCommandLine(t *testing.T) {
 		{"unknown scenario", "run a99-nothing", 4, "", `no scenario "a99-nothing"`},
 		{"unknown flag", "run --harder", 2, "", "gavel-drill run --help"},
 		{"rounds", "run A1 --rounds 0", 2, "", "--rounds"},
+		{"unknown fleet of a run", "run A1 --fleet some", 2, "", "arbiter"},
+		{"a fleet that a scenario has not", "run A6 --fleet mixed", 2, "", "which can"},
+		{"a fleet and a counter-test", "run A1 --fleet mixed --sabotage", 2, "", "leave --fleet out"},
 		{"load of nothing", "load --claims 0", 2, "", "cannot be measured"},
 		{"more leases than workers", "load --claims 5 --leased 6", 2, "", "leased up to claims"},
 		{"load without programs", "load --bin-dir " + empty, 1, "", "make build"},
@@ -53,8 +56,8 @@ func TestListAsJSON(t *testing.T) {
 	if code := execute(t.Context(), []string{"list", "-o", "json"}, &out, &errOut); code != 0 {
 		t.Fatalf("exit code %d: %s", code, errOut.String())
 	}
-	var rows []map[string]string
-	if err := json.Unmarshal(out.Bytes(), &rows); err != nil || len(rows) < 24 || rows[0]["name"] == "" || rows[0]["number"] != "A1" {
+	var rows []map[string]any
+	if err := json.Unmarshal(out.Bytes(), &rows); err != nil || len(rows) < 24 || rows[0]["name"] == "" || rows[0]["number"] != "A1" || rows[0]["mixed"] != true {
 		t.Errorf("%v: %s", err, out.String())
 	}
 }
