@@ -12,7 +12,7 @@ PROGRAMS := $(patsubst cmd/%/main.go,%,$(wildcard cmd/*/main.go))
 RACE := $(shell sed 's/\#.*//' scripts/race-packages)
 
 .DEFAULT_GOAL := help
-.PHONY: help build up demo test check bench generate fmt lint vuln deps clean
+.PHONY: help build up demo test check bench bench-box generate fmt lint vuln deps clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -46,6 +46,10 @@ check: ## generated files, format, vet, lint, layers, scripts, vulnerabilities: 
 bench: ## run the benchmarks and print each as a ratio to its base
 	@scripts/deps test
 	@$(GO) run ./scripts/benchratio $(ARGS)
+
+bench-box: ## print what a box costs beside posix_spawn and bubblewrap, and how exact its figures and limits are
+	@scripts/deps bench
+	@$(GO) run ./scripts/benchratio -bench 'ReturnZero|CPUTime|Memory|Overshoot|Hundred|Talk|FirstVerdict' $(ARGS) ./internal/sandbox/linuxbox ./internal/judge
 
 generate: ## write the generated files anew (SQL, OpenAPI)
 	@scripts/generate

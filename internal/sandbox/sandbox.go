@@ -111,7 +111,16 @@ type Spec struct {
 	Profile Profile
 	// StdoutFD, when set, becomes the program's standard output directly
 	// (the pipe of an interactive run); Stdout and StdoutBytes are then unused.
+	// A pipe that is given as Stdin or StdoutFD comes to belong to the box's
+	// user, so that programs can open /dev/stdin and /dev/stdout.
 	StdoutFD *os.File
+	// Started, when set, is called from Run once the program's side has copies
+	// of Stdin and StdoutFD: who wants to see the program close them closes his
+	// own then.
+	Started func()
+	// Enforce, when set, is for limits that only the caller can see: the first
+	// one that comes from it ends the run, as if the box had found it passed.
+	Enforce <-chan Limit
 }
 
 // Limit names what the supervisor enforced.

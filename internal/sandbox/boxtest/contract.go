@@ -97,7 +97,7 @@ func (s *suite) testContract(t *testing.T) {
 		defer r.Close()
 		spec := s.spec()
 		spec.Argv = []string{"/bin/sh", "-c", "echo 42; exec >&-; while :; do :; done"}
-		spec.StdoutFD = w
+		spec.StdoutFD, spec.Started = w, func() { w.Close() }
 		spec.Limits.CPU = s.pace * 30 * time.Second
 		spec.Limits.Wall = s.pace * 30 * time.Second
 		ctx, cancel := context.WithCancel(t.Context())
@@ -106,19 +106,50 @@ func (s *suite) testContract(t *testing.T) {
 			_, err := s.box.Run(ctx, spec)
 			done <- err
 		}()
-		// Our own end is closed once the program has written, so it was started.
-		first := make([]byte, 3)
-		if _, err := io.ReadFull(r, first); err != nil {
-			t.Error(err)
-		}
-		w.Close()
-		if rest, err := io.ReadAll(r); err != nil || len(rest) != 0 {
-			t.Errorf("read %q, %v", rest, err)
+		if all, err := io.ReadAll(r); err != nil || string(all) != "42\n" {
+			t.Errorf("read %q, %v", all, err)
 		}
 		cancel()
 		if err := <-done; !errors.Is(err, context.Canceled) {
 			t.Errorf("error %v: the pipe ended only with the run", err)
 		}
+	})
+	t.Run("pipes can be opened by name", func(t *testing.T) {
+		in, theirs, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer in.Close()
+		ours, out, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer ours.Close()
+		if _, err := theirs.WriteString("word\n"); err != nil {
+			t.Fatal(err)
+		}
+		theirs.Close()
+		spec := s.spec()
+		spec.Argv = []string{"/bin/sh", "-c", "read -r word </dev/stdin && echo $word >/dev/stdout"}
+		spec.Stdin, spec.StdoutFD, spec.Started = in, out, func() { out.Close() }
+		s.run(t, spec).ended(t, 0, 0, sandbox.LimitNone)
+		if all, err := io.ReadAll(ours); err != nil || string(all) != "word\n" {
+			t.Errorf("read %q, %v", all, err)
+		}
+	})
+	t.Run("a limit of the caller's ends the run", func(t *testing.T) {
+		enforce := make(chan sandbox.Limit, 1)
+		spec := s.spec()
+		spec.Argv = []string{"/bin/sh", "-c", "while :; do :; done"}
+		spec.Started, spec.Enforce = func() { enforce <- sandbox.LimitOutput }, enforce
+		spec.Limits.CPU, spec.Limits.Wall = s.pace*30*time.Second, s.pace*30*time.Second
+		s.run(t, spec).stopped(t, sandbox.LimitOutput)
+		// One that nobody wanted is no business of the next run.
+		spec = s.spec("return0")
+		spec.Enforce = enforce
+		s.run(t, spec).ended(t, 0, 0, sandbox.LimitNone)
+		enforce <- sandbox.LimitWall
+		s.run(t, s.spec("return0")).ended(t, 0, 0, sandbox.LimitNone)
 	})
 }
 

@@ -12,8 +12,7 @@ import (
 
 var outputBuffers = sync.Pool{New: func() any { b := make([]byte, 64<<10); return &b }}
 
-// await reads the program's output until the outcome arrives and the output
-// has ended. It is one loop on one thread: a program costs the host no
+// await reads the program's output until the outcome arrives. It is one loop on one thread: a program costs the host no
 // goroutine and no wake-up that is not due to an event.
 func (r *hostRun) await(atMost time.Duration) (*outcome, []*os.File, error) {
 	buf, _ := outputBuffers.Get().(*[]byte) // New above makes nothing else

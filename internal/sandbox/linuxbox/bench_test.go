@@ -4,6 +4,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -13,63 +16,244 @@ import (
 	"github.com/gavel-oj/gavel/internal/sandbox"
 )
 
-// buildReturnZero compiles the smallest useful program, statically, so that
-// the loader's work is not part of the figure.
-func buildReturnZero(tb testing.TB) (dir string) {
-	dir = tb.TempDir()
-	if err := os.Chmod(dir, 0o755); err != nil {
-		tb.Fatal(err)
-	}
-	if out, err := exec.CommandContext(tb.Context(), "gcc", "-O2", "-static", "-o", filepath.Join(dir, "p"), "testdata/return0.c").CombinedOutput(); err != nil {
-		tb.Fatalf("gcc: %v\n%s", err, out)
-	}
-	return dir
+// The benchmarks that `make bench-box` prints. Whatever is compared is run in
+// turn, one of each, so that what else the machine does falls on all of them;
+// figures are medians. Each operation of a benchmark is a round of such turns.
+
+// benchBox is a warm box with one program of testdata, compiled statically so
+// that the loader's work is not part of a figure.
+type benchBox struct {
+	dir string
+	box sandbox.Box
 }
 
-// BenchmarkPosixSpawn is the yardstick: the same program without a box.
-func BenchmarkPosixSpawn(b *testing.B) {
-	prog := filepath.Join(buildReturnZero(b), "p")
+func newBenchBox(b *testing.B, program string) *benchBox {
+	needBoxes(b)
+	dir := b.TempDir()
+	if err := os.Chmod(dir, 0o755); err != nil {
+		b.Fatal(err)
+	}
+	if out, err := exec.CommandContext(b.Context(), "gcc", "-O2", "-static", "-o", filepath.Join(dir, "p"), "testdata/"+program+".c").CombinedOutput(); err != nil {
+		b.Fatalf("gcc: %v\n%s", err, out)
+	}
+	p, err := Open(Config{noProof: true})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { p.Close() })
+	box, err := p.Open(b.Context())
+	if err != nil {
+		b.Fatal(err)
+	}
+	return &benchBox{dir: dir, box: box}
+}
+
+func (x *benchBox) spec(args ...string) *sandbox.Spec {
+	return &sandbox.Spec{
+		Argv:    append([]string{"/box/p"}, args...),
+		Mounts:  []sandbox.Mount{{Host: x.dir, Box: sandbox.ProgramDir}},
+		Limits:  roomyLimits(),
+		Profile: sandbox.ProfileRun,
+	}
+}
+
+func (x *benchBox) run(b *testing.B, spec *sandbox.Spec) sandbox.Result {
+	res, err := x.box.Run(b.Context(), spec)
+	if err != nil || res.Fired == sandbox.LimitNone && (res.ExitCode != 0 || res.Signal != 0) {
+		b.Fatalf("%+v, %v", res, err)
+	}
+	return res
+}
+
+// bare runs the program without a box and returns what the kernel accounts to it.
+func (x *benchBox) bare(b *testing.B, stdout *os.File, argv ...string) (used unix.Rusage) {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
 		b.Fatal(err)
 	}
 	defer null.Close()
-	fd := null.Fd()
-	for b.Loop() {
-		pid, err := syscall.ForkExec(prog, []string{prog}, &syscall.ProcAttr{Files: []uintptr{fd, fd, fd}})
-		if err != nil {
-			b.Fatal(err)
-		}
-		var ws unix.WaitStatus
-		if _, err := unix.Wait4(pid, &ws, 0, nil); err != nil || ws.ExitStatus() != 0 {
-			b.Fatal(err, ws)
-		}
+	if stdout == nil {
+		stdout = null
+	}
+	pid, err := syscall.ForkExec(argv[0], argv, &syscall.ProcAttr{Env: []string{}, Files: []uintptr{null.Fd(), stdout.Fd(), null.Fd()}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	var ws unix.WaitStatus
+	if _, err := unix.Wait4(pid, &ws, 0, &used); err != nil || ws.ExitStatus() != 0 {
+		b.Fatal(argv, err, ws)
+	}
+	return used
+}
+
+// BenchmarkReturnZero is a program that does nothing, from the call to its
+// result: with posix_spawn (what the standard library does is the same), in a
+// warm box, and with bubblewrap where that is installed. Runs of a judge are
+// not back to back; some ways of entering a cgroup cost 6 to 14 ms when the
+// last time is more than 20 ms ago.
+func BenchmarkReturnZero(b *testing.B) {
+	for _, bench := range []struct {
+		name          string
+		turns, inTurn int
+		pause         time.Duration
+	}{{"back-to-back", 20, 20, 0}, {"100ms-apart", 10, 1, 100 * time.Millisecond}} {
+		b.Run(bench.name, func(b *testing.B) {
+			x := newBenchBox(b, "return0")
+			spec := x.spec()
+			var inside []time.Duration
+			ways := []*way{
+				{name: "posix_spawn", run: func() { x.bare(b, nil, x.dir+"/p") }},
+				{name: "box", run: func() { inside = append(inside, x.run(b, spec).Wall) }},
+			}
+			if bwrap, err := exec.LookPath("bwrap"); err == nil {
+				ways = append(ways, &way{name: "bwrap", run: func() {
+					x.bare(b, nil, bwrap, "--unshare-all", "--ro-bind", "/usr", "/usr", "--symlink", "usr/lib64", "/lib64",
+						"--ro-bind", x.dir, "/box", "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/w", "--chdir", "/w", "/box/p")
+				}})
+			}
+			for _, w := range ways { // the first of each is colder than any that count
+				w.run()
+			}
+			for b.Loop() {
+				for range bench.turns {
+					for _, w := range ways {
+						for range bench.inTurn {
+							if bench.pause > 0 {
+								<-time.After(bench.pause)
+							}
+							w.time()
+						}
+					}
+				}
+			}
+			base := median(ways[0].took)
+			for _, w := range ways {
+				b.ReportMetric(us(median(w.took)), "µs-"+w.name)
+				if w != ways[0] {
+					b.ReportMetric(float64(median(w.took))/float64(base), "×-"+w.name)
+				}
+			}
+			b.ReportMetric(us(median(ways[1].took)-base), "µs-added-by-box")
+			// From the fork to the end of the program; the rest is before and after.
+			b.ReportMetric(us(median(inside)), "µs-inside-box")
+		})
 	}
 }
 
-// BenchmarkReturnZero is one whole run in a warm box: program mounted, output
-// collected, limits set, counters read.
-func BenchmarkReturnZero(b *testing.B) {
-	spec := &sandbox.Spec{Argv: []string{"/bin/true"}, Limits: roomyLimits(), Profile: sandbox.ProfileRun}
-	spec.Argv = []string{"/box/p"}
-	spec.Mounts = []sandbox.Mount{{Host: buildReturnZero(b), Box: sandbox.ProgramDir}}
-	p, err := Open(Config{noProof: true})
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer p.Close()
-	box, err := p.Open(b.Context())
-	if err != nil {
-		b.Fatal(err)
-	}
-	var inside time.Duration
+// way is one of several to run a program.
+type way struct {
+	name string
+	run  func()
+	took []time.Duration
+}
+
+func (w *way) time() {
+	from := monotonic()
+	w.run()
+	w.took = append(w.took, monotonic()-from)
+}
+
+// BenchmarkCPUTime is the same work twenty times: what a box says it took
+// beside what the kernel accounts to the bare program.
+func BenchmarkCPUTime(b *testing.B) {
+	const runs, steps = 20, "150"
+	x := newBenchBox(b, "spin")
+	spec := x.spec(steps)
+	var off, boxSpread, bareSpread []float64
+	var boxed []time.Duration
 	for b.Loop() {
-		res, err := box.Run(b.Context(), spec)
-		if err != nil || res.ExitCode != 0 || res.Signal != 0 {
-			b.Fatalf("%+v, %v", res, err)
+		var inBox, bare []time.Duration
+		for range runs {
+			used := x.bare(b, nil, x.dir+"/p", steps)
+			bare = append(bare, time.Duration(used.Utime.Nano()+used.Stime.Nano()))
+			inBox = append(inBox, x.run(b, spec).CPU)
 		}
-		inside += res.Wall
+		off = append(off, us(median(inBox)-median(bare))/1000)
+		boxSpread, bareSpread = append(boxSpread, spread(inBox)), append(bareSpread, spread(bare))
+		boxed = append(boxed, median(inBox))
 	}
-	// From the fork to the end of the program; the rest is what the box adds.
-	b.ReportMetric(float64(inside.Nanoseconds())/float64(b.N), "program-ns/op")
+	b.ReportMetric(us(median(boxed))/1000, "ms-box")
+	b.ReportMetric(median(off), "ms-box-minus-bare")
+	b.ReportMetric(100*median(off)/(us(median(boxed))/1000), "%-box-minus-bare")
+	b.ReportMetric(100*median(boxSpread), "%-spread-box")
+	b.ReportMetric(100*median(bareSpread), "%-spread-bare")
+}
+
+// BenchmarkMemory is what a box says of a program that uses nothing and of one
+// that uses 100 MiB, beside the peak that the kernel shows the bare program of
+// itself.
+func BenchmarkMemory(b *testing.B) {
+	const mib = 1 << 20
+	x := newBenchBox(b, "touch")
+	figures := map[string][]float64{}
+	for b.Loop() {
+		for range 10 {
+			for _, size := range []string{"0", "100"} {
+				out, err := os.Create(filepath.Join(x.dir, "out"))
+				if err != nil {
+					b.Fatal(err)
+				}
+				x.bare(b, out, x.dir+"/p", size)
+				text, err := os.ReadFile(out.Name())
+				out.Close()
+				if err != nil {
+					b.Fatal(err)
+				}
+				kib, err := strconv.ParseFloat(strings.TrimSpace(string(text)), 64)
+				if err != nil {
+					b.Fatal(err)
+				}
+				figures["bare"+size] = append(figures["bare"+size], kib/1024)
+				figures["box"+size] = append(figures["box"+size], float64(x.run(b, x.spec(size)).MemoryBytes)/mib)
+			}
+		}
+	}
+	empty, full := median(figures["box0"]), median(figures["box100"])
+	b.ReportMetric(empty, "MiB-empty-box")
+	b.ReportMetric(median(figures["bare0"]), "MiB-empty-bare")
+	b.ReportMetric(full, "MiB-100MiB-box")
+	b.ReportMetric(median(figures["bare100"]), "MiB-100MiB-bare")
+	b.ReportMetric(full-100, "%-100MiB-box-minus-asked")
+	b.ReportMetric(100*(full/median(figures["bare100"])-1), "%-100MiB-box-minus-bare")
+}
+
+// BenchmarkOvershoot is how far a program gets beyond a limit before it is
+// stopped: an endless loop beyond its CPU limit, by its own CPU time, and a
+// program that waits beyond its wall limit.
+func BenchmarkOvershoot(b *testing.B) {
+	const limit = 200 * time.Millisecond
+	x := newBenchBox(b, "spin")
+	loop := x.spec()
+	loop.Limits.CPU = limit
+	wait := x.spec()
+	wait.Argv, wait.Limits.Wall = []string{"/bin/sleep", "60"}, limit
+	var cpu, wall []time.Duration
+	for b.Loop() {
+		for range 10 {
+			res := x.run(b, loop)
+			if res.Fired != sandbox.LimitCPU {
+				b.Fatalf("%+v", res)
+			}
+			cpu = append(cpu, res.CPU-limit)
+			if res = x.run(b, wait); res.Fired != sandbox.LimitWall {
+				b.Fatalf("%+v", res)
+			}
+			wall = append(wall, res.Wall-limit)
+		}
+	}
+	b.ReportMetric(us(median(cpu))/1000, "ms-over-CPU")
+	b.ReportMetric(us(slices.Max(cpu))/1000, "ms-over-CPU-at-most")
+	b.ReportMetric(us(median(wall))/1000, "ms-over-wall")
+	b.ReportMetric(us(slices.Max(wall))/1000, "ms-over-wall-at-most")
+}
+
+func us(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
+
+func median[T float64 | time.Duration](values []T) T {
+	return slices.Sorted(slices.Values(values))[len(values)/2]
+}
+
+// spread is how far the extremes lie apart, as a part of the median.
+func spread(values []time.Duration) float64 {
+	return float64(slices.Max(values)-slices.Min(values)) / float64(median(values))
 }

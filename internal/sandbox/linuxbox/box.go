@@ -128,6 +128,7 @@ type hostRun struct {
 	spec *sandbox.Spec
 
 	group          *runGroup
+	copies         []int      // of the caller's descriptors
 	stdout, stderr *collector // stdout is nil when it is the caller's descriptor
 	broken         string     // not empty: why the slot must be replaced
 }
@@ -136,17 +137,22 @@ func (r *hostRun) run(ctx context.Context) (sandbox.Result, error) {
 	defer r.closeOutput()
 	req, stdio, files, err := r.request()
 	if err != nil {
+		r.closeCopies()
 		r.broken = "not prepared"
 		return sandbox.Result{}, err
 	}
 	r.slot.clean = false
 	err = sendPacket(r.slot.rx.sock, req.pack(), append(stdio, fdsOf(files)...)...)
-	closeFDs(stdio)
+	r.closeCopies()
 	closeAll(files)
 	if err != nil {
 		r.broken = "run not sent"
 		return sandbox.Result{}, r.slot.lost(err)
 	}
+	if r.spec.Started != nil {
+		r.spec.Started()
+	}
+	defer r.listen()()
 	asked := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(asked)
@@ -181,6 +187,32 @@ func (r *hostRun) collectors() (list []*collector) {
 		}
 	}
 	return list
+}
+
+// callersLimits are the causes of limits that the caller enforces.
+var callersLimits = map[sandbox.Limit]cause{
+	sandbox.LimitCPU: causeCPU, sandbox.LimitWall: causeWall, sandbox.LimitMemory: causeMemory, sandbox.LimitOutput: causeOutput,
+}
+
+// listen ends the run with a limit that the caller enforces, until stop has
+// returned: after that it could meet the next run.
+func (r *hostRun) listen() (stop func()) {
+	if r.spec.Enforce == nil {
+		return func() {}
+	}
+	quit, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		select {
+		case limit := <-r.spec.Enforce:
+			r.askKill(callersLimits[limit])
+		case <-quit:
+		}
+	}()
+	return func() {
+		close(quit)
+		<-done
+	}
 }
 
 // askKill tells the init to end the run. The run may just have ended; the init

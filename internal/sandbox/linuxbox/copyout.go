@@ -69,10 +69,7 @@ const (
 // its write exits well, yet its output is cut.
 func (r *initRun) hitFileLimit() bool {
 	left := scanMaxEntries
-	for _, s := range r.root.scratch {
-		if used, err := s.dirty(); err != nil || !used {
-			continue
-		}
+	for _, s := range r.touched {
 		fd, err := unix.Open(s.path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 		if err != nil {
 			continue

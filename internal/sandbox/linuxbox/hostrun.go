@@ -18,7 +18,6 @@ import (
 func (r *hostRun) request() (req *runReq, stdio []int, files []*os.File, err error) {
 	defer func() {
 		if err != nil {
-			closeFDs(stdio)
 			closeAll(files)
 		}
 	}()
@@ -91,23 +90,23 @@ func (r *hostRun) prepareGroup(req *runReq) (files []*os.File, err error) {
 	return files, nil
 }
 
-// openStdio returns descriptors 0, 1 and 2 of the program. They are copies:
-// the caller's files stay the caller's.
+// openStdio returns descriptors 0, 1 and 2 of the program. They are copies
+// (the caller's files stay the caller's), or the collectors' own.
 func (r *hostRun) openStdio() (fds []int, err error) {
 	stdin := r.spec.Stdin
 	if stdin == nil {
 		stdin = r.slot.p.null
 	}
-	in, err := duplicate(stdin)
+	in, err := r.copyFD(stdin)
 	if err != nil {
 		return nil, fmt.Errorf("stdin: %w", err)
 	}
 	fds = append(fds, in)
 
 	if r.spec.StdoutFD != nil {
-		out, err := duplicate(r.spec.StdoutFD)
+		out, err := r.copyFD(r.spec.StdoutFD)
 		if err != nil {
-			return fds, fmt.Errorf("stdout: %w", err)
+			return nil, fmt.Errorf("stdout: %w", err)
 		}
 		fds = append(fds, out)
 	} else {
@@ -115,17 +114,38 @@ func (r *hostRun) openStdio() (fds []int, err error) {
 		if r.slot.p.setup.weak(weakOutput) {
 			over = nil
 		}
-		var write int
-		if r.stdout, write, err = newCollector(r.spec.Stdout, r.spec.Limits.StdoutBytes, r.slot.userUID, over); err != nil {
-			return fds, fmt.Errorf("stdout: %w", err)
+		if r.stdout, err = newCollector(r.spec.Stdout, r.spec.Limits.StdoutBytes, r.slot.userUID, over); err != nil {
+			return nil, fmt.Errorf("stdout: %w", err)
 		}
-		fds = append(fds, write)
+		fds = append(fds, r.stdout.write)
 	}
-	var write int
-	if r.stderr, write, err = newCollector(r.spec.Stderr, r.spec.Limits.StderrBytes, r.slot.userUID, nil); err != nil {
-		return fds, fmt.Errorf("stderr: %w", err)
+	if r.stderr, err = newCollector(r.spec.Stderr, r.spec.Limits.StderrBytes, r.slot.userUID, nil); err != nil {
+		return nil, fmt.Errorf("stderr: %w", err)
 	}
-	return append(fds, write), nil
+	return append(fds, r.stderr.write), nil
+}
+
+// copyFD is duplicate, noted so that the copy is closed when the init has its
+// own. A pipe is given to the box's user.
+func (r *hostRun) copyFD(f *os.File) (int, error) {
+	fd, err := duplicate(f)
+	if err != nil {
+		return -1, err
+	}
+	r.copies = append(r.copies, fd)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return -1, err
+	}
+	if st.Mode&unix.S_IFMT == unix.S_IFIFO {
+		return fd, unix.Fchown(fd, r.slot.userUID, r.slot.userUID)
+	}
+	return fd, nil
+}
+
+func (r *hostRun) closeCopies() {
+	closeFDs(r.copies)
+	r.copies = nil
 }
 
 // duplicate copies a descriptor for a program. Programs expect blocking
@@ -160,6 +180,7 @@ func (r *hostRun) result(ctx context.Context, out *outcome, files []*os.File) (r
 	if out.slow {
 		r.broken = "slow end"
 	}
+	r.slot.clean = out.clean
 	seen, err := r.readings(out)
 	if err != nil {
 		r.broken = "counters"

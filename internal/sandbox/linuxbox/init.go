@@ -64,7 +64,7 @@ func runInit(sock int) int {
 	// with handlers for all, a worker started by nohup or in the background of
 	// a script does not hand its ignored signals to programs.
 	signal.Notify(make(chan os.Signal, 1))
-	unignoreThreadSignals()
+	defaultSignals()
 
 	b := &boxInit{rx: newReceiver(sock), ncpu: runtime.NumCPU(), janitor: make(chan *janitorJob)}
 	kind, body, fds, err := b.rx.next()
@@ -101,11 +101,13 @@ func runInit(sock int) int {
 	}
 }
 
-// unignoreThreadSignals gives the two signals that C libraries keep for their
-// threads, and that Go therefore never touches, their default action again.
-func unignoreThreadSignals() {
+// defaultSignals gives some signals their default action: the two that C
+// libraries keep for their threads, and that Go therefore never touches, and
+// SIGCHLD, which is then never delivered. Its handler would wake another thread
+// at the end of each program; the forker waits for the program itself.
+func defaultSignals() {
 	var dfl [4]uint64 // struct sigaction: no handler, no flags, no mask
-	for sig := uintptr(32); sig <= 33; sig++ {
+	for _, sig := range []uintptr{uintptr(unix.SIGCHLD), 32, 33} {
 		// It cannot fail: the signal exists and the structure is ours.
 		_, _, _ = unix.RawSyscall6(unix.SYS_RT_SIGACTION, sig, uintptr(unsafe.Pointer(&dfl)), 0, 8, 0, 0)
 	}
@@ -305,7 +307,8 @@ func (b *boxInit) serve() int {
 func packReady(fault string) []byte { return append([]byte{msgReady}, fault...) }
 
 // handleRun does one run: result first, then cleaning, then msgReady, so that
-// cleaning is off the path of the caller.
+// cleaning is off the path of the caller. After a program that touched nothing
+// the result itself says that the box is clean.
 func (b *boxInit) handleRun(body []byte, fds []int) error {
 	req, err := unpackRun(body)
 	if err != nil {
@@ -314,6 +317,9 @@ func (b *boxInit) handleRun(body []byte, fds []int) error {
 	run := &initRun{boxInit: b, req: req}
 	if err := run.do(fds); err != nil {
 		return fmt.Errorf("send result: %w", err)
+	}
+	if run.out.clean {
+		return nil
 	}
 	fault := ""
 	if err := run.clean(); err != nil {

@@ -30,7 +30,9 @@ type initRun struct {
 	oomBase int
 	status  unix.WaitStatus
 	exited  bool
+	left    bool // other processes may be there after the program
 	ended   time.Duration
+	touched []*scratch // file systems that the run left marks in
 	out     outcome
 }
 
@@ -203,7 +205,7 @@ func (r *initRun) watch() error {
 		{Fd: int32(r.rx.sock), Events: unix.POLLIN},
 	}
 	for {
-		if r.reap(unix.WNOHANG); r.exited {
+		if r.left = r.reap(unix.WNOHANG); r.exited {
 			return nil
 		}
 		now := monotonic()
@@ -302,7 +304,8 @@ func (r *initRun) hostSays() error {
 func killAll() { _ = unix.Kill(-1, unix.SIGKILL) }
 
 // reap collects dead children; the program's own status is kept. It reports
-// whether any child is left.
+// whether any child is left. Without one there is no process in the box: each
+// has process 1 among its ancestors.
 func (r *initRun) reap(options int) (left bool) {
 	for {
 		var ws unix.WaitStatus
@@ -326,7 +329,8 @@ func (r *initRun) reap(options int) (left bool) {
 
 // finish ends what the program left behind and takes the final readings.
 func (r *initRun) finish() error {
-	if !r.cfg.weak(weakReap) {
+	// To signal everybody, the kernel walks all processes of the machine.
+	if r.left && !r.cfg.weak(weakReap) {
 		start := monotonic()
 		for killAll(); r.reap(unix.WNOHANG); killAll() {
 			if monotonic()-start > endGrace {
@@ -349,6 +353,10 @@ func (r *initRun) finish() error {
 	} else {
 		r.out.exitCode = r.status.ExitStatus()
 	}
+	if r.touched, err = r.root.touched(); err != nil {
+		return step("clean", "", err)
+	}
+	r.out.clean = len(r.touched) == 0
 	r.out.fileLimit = r.hitFileLimit()
 	return nil
 }

@@ -10,7 +10,8 @@ import (
 // collector takes one output of a program through a pipe. A pipe and not a
 // file: what is written to a file in memory counts as memory of the program.
 type collector struct {
-	read  int // non-blocking; -1 when it has ended
+	read  int // non-blocking; -1 when it is closed
+	write int // the program's end, or a copy of it
 	to    io.Writer
 	limit int64
 	over  func() // called once, when the limit is passed
@@ -19,18 +20,20 @@ type collector struct {
 	err  error // of the writer, or of reading
 }
 
-// newCollector makes the pipe and returns its write end, for the program. It
-// belongs to the box's user, so that a program can open /dev/stdout.
-func newCollector(to io.Writer, limit int64, hostUID int, over func()) (c *collector, write int, err error) {
+// newCollector makes the pipe. It belongs to the box's user, so that a program
+// can open /dev/stdout. The write end stays open here as well: who reads would
+// otherwise be woken when the program ends, and once more by its result.
+func newCollector(to io.Writer, limit int64, hostUID int, over func()) (*collector, error) {
 	var p [2]int
-	if err := unix.Pipe2(p[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
-		return nil, -1, err
+	if err := unix.Pipe2(p[:], unix.O_CLOEXEC); err != nil {
+		return nil, err
 	}
-	if err := errors.Join(unix.SetNonblock(p[1], false), unix.Fchown(p[1], hostUID, hostUID)); err != nil {
+	_, err := unix.FcntlInt(uintptr(p[0]), unix.F_SETFL, unix.O_NONBLOCK)
+	if err := errors.Join(err, unix.Fchown(p[1], hostUID, hostUID)); err != nil {
 		closeFDs(p[:])
-		return nil, -1, err
+		return nil, err
 	}
-	return &collector{read: p[0], to: to, limit: limit, over: over}, p[1], nil
+	return &collector{read: p[0], write: p[1], to: to, limit: limit, over: over}, nil
 }
 
 // drain takes what is in the pipe now. It always reads on, so that no program
@@ -45,9 +48,6 @@ func (c *collector) drain(buf []byte) {
 			return
 		case err != nil:
 			c.err = errors.Join(c.err, err)
-			c.close()
-			return
-		case n == 0: // no process holds the other end
 			c.close()
 			return
 		}
@@ -68,7 +68,7 @@ func (c *collector) drain(buf []byte) {
 
 func (c *collector) close() {
 	if c.read >= 0 {
-		_ = unix.Close(c.read)
-		c.read = -1
+		closeFDs([]int{c.read, c.write})
+		c.read, c.write = -1, -1
 	}
 }

@@ -132,12 +132,12 @@ func (r *initRun) arrange(mounts []int) error {
 // until a run wants others: most runs want the same. An error means that the
 // slot must not be used again.
 func (r *initRun) clean() error {
-	for _, s := range r.root.scratch {
-		used, err := s.dirty()
-		if err != nil {
-			return err
-		}
-		if used && s.replace {
+	touched, err := r.root.touched() // again: the run may have failed before it looked
+	if err != nil {
+		return err
+	}
+	for _, s := range touched {
+		if s.replace {
 			// The host may still be reading what it was given of it.
 			lent := s.path == boxWorkDir && len(r.req.copyOut) > 0
 			if err := r.onJanitor(func() error { return s.renew(lent) }); err != nil {

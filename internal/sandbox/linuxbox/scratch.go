@@ -70,6 +70,20 @@ func (s *scratch) dirty() (bool, error) {
 	return now != s.fresh, err
 }
 
+// touched are the file systems that are dirty.
+func (r *rootFS) touched() (list []*scratch, err error) {
+	for _, s := range r.scratch {
+		used, err := s.dirty()
+		if err != nil {
+			return nil, err
+		}
+		if used {
+			list = append(list, s)
+		}
+	}
+	return list, nil
+}
+
 // limit sets the bounds for the next run. The file system is untouched then.
 func (s *scratch) limit(bytes, inodes int64) error {
 	inodes = max(inodes, 2) // the root is one

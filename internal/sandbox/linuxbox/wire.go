@@ -81,6 +81,7 @@ type outcome struct {
 	fileLimit        bool  // a file at its size limit was found
 	peakBytes        int64 // of memory, when it was polled
 	slow             bool  // ending the processes took longer than it should
+	clean            bool  // nothing has to be cleaned, and no msgReady follows
 	files            []fileOutcome
 }
 
@@ -236,6 +237,7 @@ func (o *outcome) pack() []byte {
 	p.dur(o.wall)
 	p.bool(o.fileLimit)
 	p.bool(o.slow)
+	p.bool(o.clean)
 	p.int(int64(len(o.files)))
 	for _, f := range o.files {
 		p.int(int64(f.state))
@@ -250,7 +252,7 @@ func unpackOutcome(b []byte) (*outcome, error) {
 	o.errno, o.exitCode, o.signal, o.fired = int(u.int()), int(u.int()), int(u.int()), cause(u.int())
 	o.peakBytes = u.int()
 	o.cpu, o.wall = u.dur(), u.dur()
-	o.fileLimit, o.slow = u.bool(), u.bool()
+	o.fileLimit, o.slow, o.clean = u.bool(), u.bool(), u.bool()
 	if n := u.count(); n > 0 {
 		o.files = make([]fileOutcome, n)
 		for i := range o.files {

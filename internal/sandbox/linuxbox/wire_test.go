@@ -43,7 +43,7 @@ func TestRunMessageSurvivesTheWire(t *testing.T) {
 func TestOutcomeSurvivesTheWire(t *testing.T) {
 	want := &outcome{
 		fault: "exec", faultErr: "no such file", errno: 2, exitCode: 255, signal: 31, fired: causeOutput,
-		cpu: time.Second, wall: time.Minute, fileLimit: true, slow: true,
+		cpu: time.Second, wall: time.Minute, fileLimit: true, slow: true, clean: true,
 		files: []fileOutcome{{fileOK, 1 << 40}, {fileNotRegular, 0}},
 	}
 	got, err := unpackOutcome(want.pack()[1:])
