@@ -1,5 +1,5 @@
 // Package examples holds the example problems that `gavel up` imports and
-// judges: five packages of the ICPC formats, each with submissions in C, C++
+// judges: six packages of the ICPC formats, each with submissions in C, C++
 // and Python whose verdicts are declared.
 package examples
 

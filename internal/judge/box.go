@@ -26,6 +26,18 @@ func (b *lazyBox) Run(ctx context.Context, spec *sandbox.Spec) (sandbox.Result, 
 		return sandbox.Result{}, err
 	}
 	defer release()
+	return b.runGranted(ctx, spec)
+}
+
+// granted is a box whose memory is the caller's business: two that run together
+// ask for theirs at once, before either begins (M3 of memoryBudget).
+type granted struct{ *lazyBox }
+
+func (b granted) Run(ctx context.Context, spec *sandbox.Spec) (sandbox.Result, error) {
+	return b.runGranted(ctx, spec)
+}
+
+func (b *lazyBox) runGranted(ctx context.Context, spec *sandbox.Spec) (sandbox.Result, error) {
 	if b.box == nil {
 		box, err := b.open(ctx)
 		if err != nil {

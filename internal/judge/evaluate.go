@@ -163,7 +163,7 @@ func (v *evaluation) prepareChecker(ctx context.Context) (release func(), err er
 	switch c.Kind {
 	case problem.CheckerTokens:
 		return func() {}, v.prepareTokens(c)
-	case problem.CheckerProgram:
+	case problem.CheckerProgram, problem.CheckerInteractor:
 		from := v.e.clock.Now()
 		v.custom, release, err = v.e.checkerFor(ctx, v.core.compile, pkg)
 		v.stage("checker_build", from)

@@ -26,10 +26,10 @@ const (
 type ran struct {
 	test   Test
 	fired  sandbox.Limit
-	output *os.File
+	output *os.File // nil when an interactor has read it
 }
 
-func (r *ran) close() { _ = r.output.Close() }
+func (r *ran) close() { closeAll(r.output) }
 
 // measure runs a test until its time is known well enough. The first run that
 // is not TLE counts; if there is none, the one with the least CPU time.

@@ -44,7 +44,7 @@ func (a *attempt) test(ctx context.Context, i int, out *Test) error {
 	}
 	defer r.close()
 	*out = r.test
-	if out.Verdict != verdict.AC {
+	if out.Verdict != verdict.AC || a.interactive() {
 		return nil
 	}
 
@@ -73,6 +73,9 @@ func (a *attempt) test(ctx context.Context, i int, out *Test) error {
 
 // once runs the program once, to be killed when it used killAt of CPU time.
 func (a *attempt) once(ctx context.Context, t *problem.Test, killAt time.Duration) (_ *ran, err error) {
+	if a.interactive() {
+		return a.converse(ctx, t, killAt)
+	}
 	output, err := newOutput(a.dir)
 	if err != nil {
 		return nil, asFault(ctx, err, "make output file")
@@ -84,23 +87,39 @@ func (a *attempt) once(ctx context.Context, t *problem.Test, killAt time.Duratio
 	}()
 	res, err := a.runTest(ctx, t, output, killAt)
 	if err != nil {
-		if f, ok := checker.NotStarted(err); ok && a.ownFault() {
-			return &ran{output: output, test: Test{
-				Verdict: verdict.RE, Reason: verdict.ReasonExit, ExitCode: exitNotStarted,
-				Message: "the kernel refuses to start the program: " + f.Err.Error(),
-			}}, nil
+		if r := a.notStarted(err); r != nil {
+			r.output = output
+			return r, nil
 		}
 		return nil, err
 	}
-	r := &ran{output: output, fired: res.Fired, test: Test{
-		CPU: res.CPU, Wall: res.Wall, MemoryBytes: res.MemoryBytes, OutputBytes: res.StdoutBytes,
-		ExitCode: res.ExitCode, Signal: res.Signal,
-	}}
+	r := &ran{output: output, fired: res.Fired, test: testOf(res)}
 	r.test.Verdict, r.test.Reason = verdict.OfRun(a.facts(res))
 	if r.test.Verdict == verdict.SE {
 		return nil, faultf(BlameHost, nil, "run ended by the limit %q, which this engine does not know", res.Fired)
 	}
 	return r, nil
+}
+
+// testOf is what a run's result says of its test.
+func testOf(res sandbox.Result) Test {
+	return Test{
+		CPU: res.CPU, Wall: res.Wall, MemoryBytes: res.MemoryBytes, OutputBytes: res.StdoutBytes,
+		ExitCode: res.ExitCode, Signal: res.Signal,
+	}
+}
+
+// notStarted is what became of a program that has itself to blame for not
+// being started, or nil.
+func (v *evaluation) notStarted(err error) *ran {
+	f, ok := checker.NotStarted(err)
+	if !ok || !v.ownFault() {
+		return nil
+	}
+	return &ran{test: Test{
+		Verdict: verdict.RE, Reason: verdict.ReasonExit, ExitCode: exitNotStarted,
+		Message: "the kernel refuses to start the program: " + f.Err.Error(),
+	}}
 }
 
 // ownFault reports whether a program that could not be started has itself to
@@ -142,7 +161,11 @@ func (a *attempt) spec(args []string, killAt time.Duration) *sandbox.Spec {
 
 // start runs the program in the core's box.
 func (a *attempt) start(ctx context.Context, spec *sandbox.Spec) (sandbox.Result, error) {
-	res, err := a.core.run.Run(ctx, spec)
+	return a.startIn(ctx, a.core.run, spec)
+}
+
+func (a *attempt) startIn(ctx context.Context, box checker.Runner, spec *sandbox.Spec) (sandbox.Result, error) {
+	res, err := box.Run(ctx, spec)
 	closeFiles(res)
 	if err == nil {
 		return res, nil
@@ -169,6 +192,14 @@ func (v *evaluation) facts(res sandbox.Result) verdict.Run {
 	}
 }
 
+// checkerArgs are those of the test, or else of all.
+func (v *evaluation) checkerArgs(t *problem.Test) []string {
+	if t.CheckerArgs != nil {
+		return t.CheckerArgs
+	}
+	return v.task.Package.Manifest.Checker.Args
+}
+
 // check asks the comparator or the package's program about a whole output.
 func (a *attempt) check(ctx context.Context, i int, t *problem.Test, output *os.File) (checker.Result, error) {
 	pkg := a.task.Package
@@ -193,12 +224,8 @@ func (a *attempt) check(ctx context.Context, i int, t *problem.Test, output *os.
 			return checker.Result{}, packageFault(err, rel)
 		}
 	}
-	args := pkg.Manifest.Checker.Args
-	if t.CheckerArgs != nil {
-		args = t.CheckerArgs
-	}
 	result, err := a.custom.program.Check(ctx, a.core.check, checker.Case{
-		Input: pkg.Path(t.Input), Answer: pkg.Path(t.Answer), Output: in, Args: args,
+		Input: pkg.Path(t.Input), Answer: pkg.Path(t.Answer), Output: in, Args: a.checkerArgs(t),
 	})
 	if failure, ok := errors.AsType[*checker.Failure](err); ok {
 		return result, faultf(BlameChecker, nil, "%s", failure.Message)

@@ -50,9 +50,12 @@ func (l Limits) CPU() time.Duration { return time.Duration(l.CPUMS) * time.Milli
 const (
 	CheckerTokens  = "tokens"  // the comparator built in, with TokenOptions
 	CheckerProgram = "program" // a program of the package, ICPC calling convention
+	// CheckerInteractor is such a program that talks with the submission while
+	// it runs: it reads its output, and what it writes is its input.
+	CheckerInteractor = "interactor"
 )
 
-// Checker decides whether an output is right.
+// Checker decides whether an output, or a behaviour, is right.
 type Checker struct {
 	Kind   string       `json:"kind"`
 	Tokens TokenOptions `json:"tokens,omitzero"`

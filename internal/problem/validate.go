@@ -164,9 +164,9 @@ func (m *Manifest) validateChecker() error {
 	switch c.Kind {
 	case CheckerTokens:
 		return nil
-	case CheckerProgram:
+	case CheckerProgram, CheckerInteractor:
 	default:
-		return fmt.Errorf("manifest: checker kind %q is not known (%s, %s)", c.Kind, CheckerTokens, CheckerProgram)
+		return fmt.Errorf("manifest: checker kind %q is not known (%s, %s, %s)", c.Kind, CheckerTokens, CheckerProgram, CheckerInteractor)
 	}
 	if c.Language == "" {
 		return fmt.Errorf("manifest: the checker program has no language")

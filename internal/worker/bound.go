@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/gavel-oj/gavel/gavelapi"
+	"github.com/gavel-oj/gavel/internal/judge/checker"
 	"github.com/gavel-oj/gavel/internal/problem"
 )
 
@@ -28,9 +29,10 @@ func wallBound(l gavelapi.Limits, m problem.Manifest, compileWall, slack time.Du
 	test := maxRunsPerTest * (time.Duration(l.WallUS)*time.Microsecond + perRunOverhead)
 	bound := slack + compile + perRunOverhead
 	check := comparatorWall
-	if m.Checker.Kind == problem.CheckerProgram {
+	if m.Checker.Kind != problem.CheckerTokens {
 		bound += checkerBuildRuns * (compile + perRunOverhead)
-		check = 2*time.Duration(m.Limits.ValidationCPUMS)*time.Millisecond + time.Second + perRunOverhead
+		// An interactor's time begins with the run's, and may end so much after it.
+		check = checker.WallOf(time.Duration(m.Limits.ValidationCPUMS)*time.Millisecond) + perRunOverhead
 	}
 	return bound + time.Duration(len(m.Tests))*(test+maxRunsPerTest*check)
 }

@@ -8,12 +8,15 @@
 // never a verdict on the contestant.
 package checker
 
+import "time"
+
 // Result is a checker's answer.
 type Result struct {
 	Accepted bool
 	// Message says why, for people who may see the answer. It is valid UTF-8
 	// without control characters but tab and line feed, and cut at a limit.
 	Message string
+	CPU     time.Duration // that a program took, also when it failed
 }
 
 // Failure is a checker that did not do its work.

@@ -59,6 +59,16 @@ type Case struct {
 	Input, Answer string
 	Output        *os.File
 	Args          []string
+	Talk          *Talk // nil but for an interactor
+}
+
+// Talk is what an interactor has beside a checker: it reads what the
+// contestant's program writes (Case.Output) while that runs, and answers.
+type Talk struct {
+	Answers *os.File             // becomes its standard output
+	Wall    time.Duration        // its wall limit, in place of that of a check
+	Started func()               // as in sandbox.Spec, as is
+	Enforce <-chan sandbox.Limit // (OutputBytes is for what it writes to files)
 }
 
 // Check runs the checker once. A *Failure says that the checker did not do its
@@ -79,7 +89,7 @@ func (p *Program) Check(ctx context.Context, box Runner, c Case) (Result, error)
 		},
 		Limits: sandbox.Limits{
 			CPU:         p.Limits.CPU,
-			Wall:        3 * p.Limits.CPU, // its CPU time is what counts; the machine may be busy
+			Wall:        WallOf(p.Limits.CPU),
 			MemoryBytes: p.Limits.MemoryBytes,
 			StdoutBytes: p.Limits.OutputBytes,
 			StderrBytes: p.Limits.OutputBytes,
@@ -91,6 +101,11 @@ func (p *Program) Check(ctx context.Context, box Runner, c Case) (Result, error)
 		},
 		Profile: sandbox.ProfileChecker,
 	}
+	name := "checker "
+	if t := c.Talk; t != nil {
+		name = "interactor "
+		spec.StdoutFD, spec.Started, spec.Enforce, spec.Limits.Wall = t.Answers, t.Started, t.Enforce, t.Wall
+	}
 	res, err := box.Run(ctx, spec)
 	defer func() {
 		for _, f := range res.Files {
@@ -101,16 +116,20 @@ func (p *Program) Check(ctx context.Context, box Runner, c Case) (Result, error)
 	}()
 	if err != nil {
 		if fault, ok := NotStarted(err); ok {
-			return Result{}, &Failure{Message: fmt.Sprintf("checker can not be started: %v", fault.Err)}
+			return Result{}, &Failure{Message: fmt.Sprintf("%scan not be started: %v", name, fault.Err)}
 		}
 		return Result{}, err
 	}
-	if why := p.failed(res); why != "" {
-		return Result{}, &Failure{Message: withOutput("checker "+why, stderr.bytes)}
+	if why := p.failed(res, spec.Limits.Wall); why != "" {
+		return Result{CPU: res.CPU}, &Failure{Message: withOutput(name+why, stderr.bytes)}
 	}
 	message, err := readMessages(res.Files, spec.CopyOut)
-	return Result{Accepted: res.ExitCode == exitAccepted, Message: message}, err
+	return Result{Accepted: res.ExitCode == exitAccepted, Message: message, CPU: res.CPU}, err
 }
+
+// WallOf is the wall limit of a check: its CPU time is what counts, and the
+// machine may be busy.
+func WallOf(cpu time.Duration) time.Duration { return 3 * cpu }
 
 // opExec is the Op of the sandbox's fault for a program that could not be
 // executed: the only one that may come from the program's file.
@@ -137,7 +156,7 @@ func NotStarted(err error) (*sandbox.Fault, bool) {
 }
 
 // failed says what the checker did wrong, or nothing.
-func (p *Program) failed(res sandbox.Result) string {
+func (p *Program) failed(res sandbox.Result, wall time.Duration) string {
 	switch {
 	case res.Fired == sandbox.LimitOutput:
 		return fmt.Sprintf("wrote more than %d bytes", p.Limits.OutputBytes)
@@ -146,7 +165,7 @@ func (p *Program) failed(res sandbox.Result) string {
 	case res.Fired == sandbox.LimitCPU || res.CPU > p.Limits.CPU:
 		return fmt.Sprintf("exceeded its CPU limit of %v", p.Limits.CPU)
 	case res.Fired == sandbox.LimitWall:
-		return fmt.Sprintf("took longer than %v", 3*p.Limits.CPU)
+		return fmt.Sprintf("took longer than %v", wall)
 	case res.Fired != sandbox.LimitNone:
 		return fmt.Sprintf("was ended by the limit %q", res.Fired)
 	case res.Signal != 0:

@@ -40,6 +40,10 @@ func (im *importer) findChecker() error {
 	if err != nil {
 		return err
 	}
+	if dir == "" && im.conf.interactive {
+		return apperr.New(apperr.Invalid, "add the source of the program that talks with submissions in output_validator/ (before 2025-09: output_validators/)",
+			"the problem is interactive, but the package has no output validator").At(im.conf.interactiveAt)
+	}
 	if dir == "" {
 		im.m.Checker.Kind = problem.CheckerTokens
 		return nil
@@ -49,6 +53,9 @@ func (im *importer) findChecker() error {
 		return err
 	}
 	im.m.Checker = problem.Checker{Kind: problem.CheckerProgram, Program: dir, Language: lang}
+	if im.conf.interactive {
+		im.m.Checker.Kind = problem.CheckerInteractor
+	}
 	return nil
 }
 
@@ -78,7 +85,7 @@ func (im *importer) checkerDir() (string, error) {
 			"validation is custom, but the package has no output validator").At(c.validationAt)
 	case len(found) == 0:
 		return "", nil
-	case c.dialect == dialectLegacy && !c.custom:
+	case c.dialect == dialectLegacy && !c.custom && !c.interactive:
 		im.warn.add("%s/ is not used, because validation is not custom", found[0])
 		return "", nil
 	}

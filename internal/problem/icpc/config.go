@@ -44,6 +44,8 @@ type config struct {
 
 	custom         bool // validation: custom
 	validationAt   string
+	interactive    bool
+	interactiveAt  string
 	validatorFlags []string
 	flagsAt        string
 
@@ -193,9 +195,9 @@ func (im *importer) readName(v value) error {
 }
 
 // notYet are the types of problems that exist but are not judged yet.
-var notYet = []string{"scoring", "interactive", "multi-pass", "submit-answer"}
+var notYet = []string{"scoring", "multi-pass", "submit-answer"}
 
-const notYetHint = "this version judges pass-fail problems only"
+const notYetHint = "this version judges pass-fail and interactive problems only"
 
 func (im *importer) readType(v value) error {
 	types, err := v.words()
@@ -205,10 +207,12 @@ func (im *importer) readType(v value) error {
 	for _, t := range types {
 		switch {
 		case t == "pass-fail":
+		case t == "interactive":
+			im.conf.interactive, im.conf.interactiveAt = true, v.place()
 		case slices.Contains(notYet, t):
 			return v.failCode(apperr.Unsupported, notYetHint, "%s problems are not supported yet", t)
 		default:
-			return v.fail("write pass-fail", "type %q is not known", t)
+			return v.fail("write pass-fail or interactive", "type %q is not known", t)
 		}
 	}
 	return nil
@@ -245,12 +249,14 @@ func (im *importer) readValidation(v value) error {
 			im.conf.custom = false
 		case "custom":
 			im.conf.custom, im.conf.validationAt = true, v.place()
-		case "interactive", "multi-pass":
+		case "interactive":
+			im.conf.interactive, im.conf.interactiveAt = true, v.place()
+		case "multi-pass":
 			return v.failCode(apperr.Unsupported, notYetHint, "%s problems are not supported yet", w)
 		case "score":
 			return v.failCode(apperr.Unsupported, notYetHint, "scoring problems are not supported yet")
 		default:
-			return v.fail("write default or custom", "%q is not known", w)
+			return v.fail("write default, custom or custom interactive", "%q is not known", w)
 		}
 	}
 	return nil

@@ -256,8 +256,28 @@ func TestArgumentsOfTheChecker(t *testing.T) {
 	})
 }
 
+func TestInteractiveProblems(t *testing.T) {
+	for name, tt := range map[string]struct{ yaml, dir string }{
+		"2025-09":                   {head2025 + "type: interactive\n", "output_validator"},
+		"2025-09, with its default": {head2025 + "type: [pass-fail, interactive]\n", "output_validator"},
+		"draft":                     {"problem_format_version: draft\nname: x\ntype: interactive\n", "output_validators"},
+		"legacy":                    {"name: x\nvalidation: custom interactive\n", "output_validators"},
+		"legacy, the other way":     {"name: x\nvalidation: interactive custom\n", "output_validators"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := load(t, pkg(map[string]string{
+				"problem.yaml": tt.yaml, tt.dir + "/talk.py": "", "data/sample/1.interaction": ">1\n",
+			}))
+			if c := m.Checker; c.Kind != problem.CheckerInteractor || c.Program != tt.dir || c.Language != "python3" {
+				t.Errorf("%+v", c)
+			}
+		})
+	}
+}
+
 func TestWhatIsWrongInProblemYAMLIsNamedWithItsLine(t *testing.T) {
-	const notYet = "this version judges pass-fail problems only"
+	const notYet = "this version judges pass-fail and interactive problems only"
+	const talker = "add the source of the program that talks with submissions in output_validator/ (before 2025-09: output_validators/)"
 	const plain = "write a plain number, such as 2 or 1.5"
 	const positive = "give a limit greater than 0, or remove the key for the default"
 	limit := func(s string) string { return head2025 + "limits:\n  " + s + "\n" }
@@ -267,12 +287,12 @@ func TestWhatIsWrongInProblemYAMLIsNamedWithItsLine(t *testing.T) {
 		"a key of the older format": {head2025 + "validation: custom\n", "problem.yaml:4", "validation: the key is not known in format 2025-09", "remove it; the directory output_validator/ makes the validator custom"},
 		"unknown version":           {"problem_format_version: 2031-01\nname: x\n", "problem.yaml:1", `problem_format_version: version "2031-01" of the format is not known`, "known are 2023-07, 2023-07-draft, 2025-09, 2025-09-draft, draft, legacy, legacy-icpc"},
 		"no name":                   {"problem_format_version: 2025-09\n", "problem.yaml", "the key name is missing", "add a line 'name: …' with the title"},
-		"interactive":               {head2025 + "type: [pass-fail, interactive]\n", "problem.yaml:4", "type: interactive problems are not supported yet", notYet},
+		"interactive":               {head2025 + "type: [pass-fail, interactive]\n", "problem.yaml:4", "the problem is interactive, but the package has no output validator", talker},
 		"scoring":                   {head2025 + "type: scoring\n", "problem.yaml:4", "type: scoring problems are not supported yet", notYet},
 		"multi-pass":                {head2025 + "type:\n- multi-pass\n", "problem.yaml:5", "type: multi-pass problems are not supported yet", notYet},
 		"submit-answer":             {head2025 + "type: submit-answer\n", "problem.yaml:4", "type: submit-answer problems are not supported yet", notYet},
-		"an unknown type":           {head2025 + "type: puzzle\n", "problem.yaml:4", `type: type "puzzle" is not known`, "write pass-fail"},
-		"legacy interactive":        {"name: x\nvalidation: custom interactive\n", "problem.yaml:2", "validation: interactive problems are not supported yet", notYet},
+		"an unknown type":           {head2025 + "type: puzzle\n", "problem.yaml:4", `type: type "puzzle" is not known`, "write pass-fail or interactive"},
+		"legacy interactive":        {"name: x\nvalidation: custom interactive\n", "problem.yaml:2", "validation is custom, but the package has no output validator", "add the validator's source in output_validators/, or set validation: default"},
 		"legacy score":              {"name: x\nvalidation: custom score\n", "problem.yaml:2", "validation: scoring problems are not supported yet", notYet},
 		"legacy multi-pass":         {"name: x\nvalidation: custom multi-pass\n", "problem.yaml:2", "validation: multi-pass problems are not supported yet", notYet},
 		"custom without validator":  {"name: x\nvalidation: custom\n", "problem.yaml:2", "validation is custom, but the package has no output validator", "add the validator's source in output_validators/, or set validation: default"},
@@ -319,10 +339,10 @@ func TestWhatIsWrongElsewhere(t *testing.T) {
 		"two letter cases":              {map[string]string{"data/secret/01.IN": ""}, "data/secret/01.in", "the names of data/secret/01.IN and data/secret/01.in differ in letter case only", "keep one of them"},
 		"files beside an input":         {map[string]string{"data/secret/01.files/x": ""}, "data/secret/01.files/x", "files beside the input of a test (data/secret/01.files/) are not supported yet", "let the test use its input file only"},
 		"an unknown key of a test":      {map[string]string{"data/secret/01.yaml": "arg: [x]\n"}, "data/secret/01.yaml:1", "arg: the key is not known in format 2025-09", "remove it, or correct its name"},
-		"a scoring key":                 {map[string]string{"data/secret/test_group.yaml": "\nmax_score: 3\n"}, "data/secret/test_group.yaml:2", "max_score: the key belongs to scoring problems", "remove it; this version judges pass-fail problems only"},
+		"a scoring key":                 {map[string]string{"data/secret/test_group.yaml": "\nmax_score: 3\n"}, "data/secret/test_group.yaml:2", "max_score: the key belongs to scoring problems", "remove it; this version judges pass-fail and interactive problems only"},
 		"args as text":                  {map[string]string{"data/secret/01.yaml": "args: x y\n"}, "data/secret/01.yaml:1", "args: must be a list", "write a list, such as [a, b]"},
-		"a grader that forgives":        {map[string]string{"problem.yaml": "name: x\n", "data/testdata.yaml": "grader_flags: always_accept\n"}, "data/testdata.yaml:1", "grader_flags: the grader flag always_accept is not supported yet", "this version judges pass-fail problems only"},
-		"a grader of its own":           {map[string]string{"problem.yaml": "name: x\n", "data/secret/testdata.yaml": "grading: custom\n"}, "data/secret/testdata.yaml:1", "grading: graders of the package's own are not supported yet", "this version judges pass-fail problems only"},
+		"a grader that forgives":        {map[string]string{"problem.yaml": "name: x\n", "data/testdata.yaml": "grader_flags: always_accept\n"}, "data/testdata.yaml:1", "grader_flags: the grader flag always_accept is not supported yet", "this version judges pass-fail and interactive problems only"},
+		"a grader of its own":           {map[string]string{"problem.yaml": "name: x\n", "data/secret/testdata.yaml": "grading: custom\n"}, "data/secret/testdata.yaml:1", "grading: graders of the package's own are not supported yet", "this version judges pass-fail and interactive problems only"},
 		"time limits that differ":       {map[string]string{".timelimit": "3\n"}, ".timelimit", "the limit 3 s contradicts 1 s in problem.yaml:5", "keep one of them, or make them equal"},
 		"an ini that differs":           {map[string]string{"domjudge-problem.ini": "short-name = a\ntimelimit='2'\n"}, "domjudge-problem.ini:2", "the limit 2 s contradicts 1 s in problem.yaml:5", "keep one of them, or make them equal"},
 		"a time limit that is none":     {map[string]string{".timelimit": "two\n"}, ".timelimit", `"two" is not a number of s`, "write a plain number, such as 2 or 1.5"},
