@@ -265,3 +265,17 @@ func TestTalkWithAFailingMachine(t *testing.T) {
 		}
 	})
 }
+
+// TestBothSidesAskForMemoryAtOnce: each alone would fit, as compilers do.
+func TestBothSidesAskForMemoryAtOnce(t *testing.T) {
+	t.Parallel()
+	e := newEngineWith(t, judge.Config{Provider: &fakeProvider{}, Slots: 1, MemoryBudget: 4 << 30})
+	pkg := interactivePackage(t, guess, 1)
+	pkg.Manifest.Limits.ValidationMemoryBytes = 2 << 30
+	task := newTask(pkg, "python3", search)
+	task.Limits.MemoryBytes = 3 << 30
+	_, err := e.Judge(t.Context(), task, quiet)
+	if f := wantFault(t, err, judge.BlameHost); !strings.Contains(f.Message, "5120 MiB") {
+		t.Error(f)
+	}
+}
