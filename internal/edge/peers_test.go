@@ -1,6 +1,7 @@
 package edge_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 
 	"github.com/gavel-oj/gavel/gavelapi"
 	"github.com/gavel-oj/gavel/internal/hours"
@@ -262,5 +264,37 @@ func TestAnEdgeWorkerGoesOverUnderItsName(t *testing.T) {
 	b.exec("update workers set disabled = true where name = 'home'; update tokens set revoked_at = now() where kind = 'worker'")
 	if _, err := enrol("home"); err == nil {
 		t.Error("a removed worker's name was taken over")
+	}
+}
+
+// A claim may see what was handed back after it had begun. In the history its
+// grant is not older than the end before it: no two leases seem to overlap (I1).
+func TestAGrantIsNotOlderThanTheEndBeforeIt(t *testing.T) {
+	s := newStand(t)
+	a, b := s.agent("first", made{}), s.agent("second", made{})
+	b.poll() // makes it known
+	s.submit("c")
+	l := a.claim()
+	conn, err := pgx.Connect(t.Context(), s.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.WithoutCancel(t.Context()))
+	tx := func(sql string, args ...any) {
+		t.Helper()
+		if _, err := conn.Exec(t.Context(), sql, args...); err != nil {
+			t.Fatalf("%s: %v", sql, err)
+		}
+	}
+	tx("set idle_in_transaction_session_timeout = '10s'")
+	tx("begin")
+	if _, err := a.Release(t.Context(), gavelapi.ReleaseRequest{LeaseToken: l.LeaseToken}); err != nil {
+		t.Fatal(err)
+	}
+	tx(`select edge_claim(jsonb_build_object('worker_id', w.id, 'session', w.session, 'request_id', gen_random_uuid(), 'slots', 1, 'total_slots', 1,
+	  'capabilities', w.capabilities)) from workers w where w.name = 'second'`)
+	tx("commit")
+	if n := s.number("select count(*) from attempts n join attempts o using (job_id) where n.lease_gen = 2 and o.lease_gen = 1 and n.granted_at >= o.ended_at"); n != 1 {
+		t.Errorf("the history is %v", s.query("select lease_gen || ' ' || granted_at || ' ' || coalesce(ended_at::text, '-') from attempts order by 1"))
 	}
 }

@@ -365,8 +365,9 @@ begin
                where j.id = v_job.id and j.state = 'pending' and j.lease_gen = v_job.lease_gen
               returning j.lease_gen into v_gen;
               if found then
-                insert into attempts (job_id, lease_gen, lease_token, judging_id, submission_id, worker_id, session, request_id, term, kind, work_id)
-                select j.id, j.lease_gen, j.lease_token, j.judging_id, j.submission_id, v_me, v_session, v_request, 0, j.kind, j.work_id
+                -- The clock, not the beginning of this transaction: a job that was handed back since then can be had.
+                insert into attempts (job_id, lease_gen, lease_token, judging_id, submission_id, worker_id, session, request_id, term, kind, work_id, granted_at)
+                select j.id, j.lease_gen, j.lease_token, j.judging_id, j.submission_id, v_me, v_session, v_request, 0, j.kind, j.work_id, clock_timestamp()
                   from jobs j where j.id = v_job.id;
                 v_payload := edge_lease(v_job.id);
                 if v_payload is null then
