@@ -159,6 +159,7 @@ var programs = map[string][]string{
 		"github.com/lmittmann/tint",
 		"github.com/pressly/goose/v3",
 		"github.com/prometheus/client_golang",
+		"github.com/standard-webhooks/standard-webhooks/libraries",
 		"golang.org/x/net",
 		"golang.org/x/sync",
 		"golang.org/x/sys",

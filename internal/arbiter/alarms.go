@@ -155,6 +155,11 @@ func (w *alarmWatch) ask(ctx context.Context) error {
 		w.oldest = append(w.oldest, alarm.Oldest{Lane: r.Lane, Jobs: r.Jobs, JobID: r.JobID, Age: time.Duration(r.AgeS * float64(time.Second))})
 	}
 	w.l.oldest.Store(&w.oldest)
+	backlog, err := a.q.WebhookBacklog(ctx, a.db.Pool)
+	if err != nil {
+		return err
+	}
+	w.l.backlog.Store(backlog)
 	w.edge, err = a.q.AnyEdgeWorker(ctx, a.db.Pool)
 	return err
 }
@@ -248,7 +253,7 @@ func (l *leadership) takeEvents() []alarm.Event {
 	return events
 }
 
-// write stores a change under the term.
+// write stores a change under the term, and with it what is to be sent.
 func (w *alarmWatch) write(ctx context.Context, c alarm.Change) error {
 	ctx, cancel := context.WithTimeout(ctx, watchPatience)
 	defer cancel()
@@ -259,25 +264,26 @@ func (w *alarmWatch) write(ctx context.Context, c alarm.Change) error {
 	}
 	return l.a.db.InTx(ctx, func(tx pgx.Tx) error {
 		var err error
+		var rows []*storedb.Alarm
 		switch c.What {
 		case alarm.Continued:
 			_, err = l.a.q.ContinueAlarm(ctx, tx, &storedb.ContinueAlarmParams{
 				Kind: string(al.Kind), Subject: al.Subject, Summary: al.Summary, Evidence: evidence, Occurrences: al.Count, Shard: shard, Term: l.term,
 			})
 		case alarm.Started:
-			_, err = l.a.q.StartAlarm(ctx, tx, &storedb.StartAlarmParams{
+			rows, err = l.a.q.StartAlarm(ctx, tx, &storedb.StartAlarmParams{
 				Kind: string(al.Kind), Subject: al.Subject, Severity: string(al.Severity), Summary: al.Summary, Evidence: evidence,
 				Occurrences: al.Count, Held: l.a.clock.Now().Sub(al.Since), Shard: shard, Term: l.term,
 			})
 		case alarm.Ended:
-			_, err = l.a.q.EndAlarm(ctx, tx, &storedb.EndAlarmParams{
+			rows, err = l.a.q.EndAlarm(ctx, tx, &storedb.EndAlarmParams{
 				Kind: string(al.Kind), Subject: al.Subject, Summary: al.Summary, Evidence: evidence, Occurrences: al.Count, Shard: shard, Term: l.term,
 			})
 		}
 		if err != nil {
 			return fmt.Errorf("alarm %s %s: %w", al.Kind, c.What, err)
 		}
-		return nil
+		return l.a.announce(ctx, tx, c.What, rows)
 	})
 }
 

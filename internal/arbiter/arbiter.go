@@ -13,6 +13,7 @@ import (
 	"github.com/gavel-oj/gavel/internal/alarm"
 	"github.com/gavel-oj/gavel/internal/apperr"
 	"github.com/gavel-oj/gavel/internal/blob"
+	"github.com/gavel-oj/gavel/internal/buildinfo"
 	"github.com/gavel-oj/gavel/internal/clock"
 	"github.com/gavel-oj/gavel/internal/dispatch"
 	"github.com/gavel-oj/gavel/internal/health"
@@ -20,6 +21,7 @@ import (
 	"github.com/gavel-oj/gavel/internal/lease"
 	"github.com/gavel-oj/gavel/internal/store"
 	"github.com/gavel-oj/gavel/internal/store/storedb"
+	"github.com/gavel-oj/gavel/internal/webhook"
 )
 
 // shard is the only one yet: every job, one leader.
@@ -64,6 +66,7 @@ type Config struct {
 	// at once; more are refused when they come. 0 is any number.
 	MaxWaitingPerUser int
 	Alarms            alarm.Settings // zero is alarm.Default
+	WebhookPrivate    bool           // webhooks may go to addresses that are not public
 }
 
 // Arbiter dispatches and serves. It implements httpapi.Service.
@@ -89,6 +92,7 @@ type Arbiter struct {
 	// leadership's lock.
 	match func(b *dispatch.Board, now time.Time, limit int) ([]dispatch.Grant, time.Time)
 
+	hooks      *webhook.Sender
 	count      counters
 	results    batcher[resultInput, bool]
 	heartbeats batcher[heartbeatInput, bool]
@@ -122,6 +126,7 @@ func New(cfg Config) (*Arbiter, error) {
 		cfg: cfg, db: cfg.DB, q: cfg.DB.Q, log: cfg.Logger, clock: cfg.Clock,
 		watch: newWatchers(), tokens: newTokenCache(cfg.Clock), tests: newTestNames(), stopping: make(chan struct{}),
 		match: (*dispatch.Board).Match,
+		hooks: webhook.New(cfg.WebhookPrivate, "gavel/"+buildinfo.Version),
 	}
 	a.results = batcher[resultInput, bool]{do: a.recordResults, max: 250}
 	a.heartbeats = batcher[heartbeatInput, bool]{do: a.extendLeases, max: 500}

@@ -43,6 +43,7 @@ type leadership struct {
 	loopedAt atomic.Pointer[time.Time]
 	looks    atomic.Int32 // that wait for l.mu
 	oldest   atomic.Pointer[[]alarm.Oldest]
+	backlog  atomic.Int64 // webhook messages that wait
 	eventsMu sync.Mutex
 	events   []alarm.Event // since the last look of the watching loop
 
@@ -126,6 +127,7 @@ func (l *leadership) run(ctx context.Context) error {
 	group.Go(func() error { return l.writeDownLoop(gctx) })
 	group.Go(func() error { return l.probeLoop(gctx) })
 	group.Go(func() error { return l.listenLoop(gctx) })
+	group.Go(func() error { return l.deliverLoop(gctx) })
 	l.poke()
 	err := group.Wait()
 	if err == nil {

@@ -24,16 +24,19 @@ var (
 	descGranted = prometheus.NewDesc("gavel_leases_granted_total", "Leases that this arbiter has granted.", nil, nil)
 	descExpired = prometheus.NewDesc("gavel_leases_expired_total", "Leases that ran out and that this arbiter took back.", nil, nil)
 	descFenced  = prometheus.NewDesc("gavel_lease_reports_fenced_total", "Reports that came to this arbiter under a dead lease and were discarded.", nil, nil)
+	descHooks   = prometheus.NewDesc("gavel_webhook_deliveries_total", "Attempts to deliver a webhook that this arbiter made.", []string{"result"}, nil)
+	descBacklog = prometheus.NewDesc("gavel_webhook_backlog", "Webhook messages that are not delivered yet.", nil, nil)
 	descUsedUp  = prometheus.NewDesc("gavel_attempts_exhausted_total", "Work that ended as a system error because its attempts were used up.", nil, nil)
 )
 
 // counters are of this process, whoever leads.
-type counters struct{ granted, expired, fenced, usedUp atomic.Int64 }
+type counters struct{ granted, expired, fenced, usedUp, delivered, refused atomic.Int64 }
 
 // Describe implements prometheus.Collector.
 func (a *Arbiter) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		descLeader, descLoop, descOldest, descAlarms, descQueue, descLeases, descWaiting, descWorkers, descGranted, descExpired, descFenced, descUsedUp,
+		descHooks, descBacklog,
 	} {
 		ch <- d
 	}
@@ -46,13 +49,15 @@ func (a *Arbiter) Collect(ch chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
-	counter := func(d *prometheus.Desc, v *atomic.Int64) {
-		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v.Load()))
+	counter := func(d *prometheus.Desc, v *atomic.Int64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v.Load()), labels...)
 	}
 	counter(descGranted, &a.count.granted)
 	counter(descExpired, &a.count.expired)
 	counter(descFenced, &a.count.fenced)
 	counter(descUsedUp, &a.count.usedUp)
+	counter(descHooks, &a.count.delivered, "delivered")
+	counter(descHooks, &a.count.refused, "failed")
 	l := a.current.Load()
 	if l == nil {
 		gauge(descLeader, 0)
@@ -60,6 +65,7 @@ func (a *Arbiter) Collect(ch chan<- prometheus.Metric) {
 	}
 	gauge(descLeader, 1)
 	gauge(descLoop, a.clock.Now().Sub(*l.loopedAt.Load()).Seconds())
+	gauge(descBacklog, float64(l.backlog.Load()))
 	a.collectAlarms(gauge, l)
 	seen, ok := looked(l, func() (m memoryFigures) {
 		m.queue, m.leases, m.waiting = l.board.Counts(), len(l.held), len(l.waiters)

@@ -56,6 +56,12 @@ func (l *leadership) writeDownLoop(ctx context.Context) error {
 			if _, err := l.a.q.DeleteOldIdempotencyKeys(ctx, l.a.db.Pool, idempotencyKeysKept); err != nil && ctx.Err() == nil {
 				l.a.log.Warn("dropping old idempotency keys failed", "error", err)
 			}
+			if _, err := l.a.q.DropOldAlarms(ctx, l.a.db.Pool, alarmsKept); err != nil && ctx.Err() == nil {
+				l.a.log.Warn("dropping old alarms failed", "error", err)
+			}
+			if _, err := l.a.q.DropOldDeliveries(ctx, l.a.db.Pool, deliveriesKept); err != nil && ctx.Err() == nil {
+				l.a.log.Warn("dropping old webhook deliveries failed", "error", err)
+			}
 			if _, err := l.a.q.DropOldProbes(ctx, l.a.db.Pool, probesKept); err != nil && ctx.Err() == nil {
 				l.a.log.Warn("dropping old probes failed", "error", err)
 			}

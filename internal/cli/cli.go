@@ -43,6 +43,7 @@ type Commands struct {
 	Pool       PoolCmd       `cmd:"" help:"Say which workers are preferred."`
 	Queue      QueueCmd      `cmd:"" help:"Look at what waits, hold it, let it go, put something in front."`
 	Alarm      AlarmCmd      `cmd:"" help:"Look at what deserves attention, and what did."`
+	Webhook    WebhookCmd    `cmd:"" help:"Say who is told of alarms, and see what was sent."`
 	Audit      AuditCmd      `cmd:"" help:"Look at what operators did."`
 	Fleet      FleetCmd      `cmd:"" help:"See how the machines get their work."`
 	Language   LanguageCmd   `cmd:"" help:"List languages and who offers them."`

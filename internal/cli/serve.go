@@ -32,6 +32,7 @@ type ServeCmd struct {
 	SleepLead       string `name:"sleep-lead" placeholder:"TIME" help:"How long before planned hours a worker gets nothing new (default 5m)."`
 	AlarmWaiting    string `name:"alarm-waiting" placeholder:"TIME" help:"How long the oldest run or submission may wait before an alarm (default 2m)."`
 	AlarmDown       string `name:"alarm-down" placeholder:"TIME" help:"How long nobody may be working while work waits before an alarm (default 1m)."`
+	WebhookPrivate  bool   `name:"webhook-private" help:"Webhooks may go to addresses that are not public."`
 	RunKeep         string `name:"run-keep" placeholder:"TIME" help:"How long the results of runs are kept (default 1h)."`
 	MaxWaiting      string `name:"max-waiting-per-user" placeholder:"N" help:"Submissions and runs that one user may have waiting at once; more are refused. 0, the default, is any number."`
 	MaxUploadMiB    string `name:"max-upload-mib" placeholder:"N" help:"Largest problem package (default 1024)."`
@@ -74,14 +75,18 @@ func alarmSettings(v *config.Values) alarm.Settings {
 
 // Run implements the command.
 func (c *ServeCmd) Run(a *App) error {
-	v, err := a.resolve("serve", c.Config, map[string]string{
+	flags := map[string]string{
 		"database_url": c.DatabaseURL, "database_url_file": c.DatabaseURLFile, "data_dir": c.DataDir, "listen": c.Listen,
 		"tls_cert": c.TLSCert, "tls_key": c.TLSKey, "admin_token_file": c.AdminTokenFile, "lease_ttl": c.LeaseTTL,
 		"heartbeat": c.Heartbeat, "attempts": c.Attempts, "set_aside_after": c.SetAsideAfter,
 		"set_aside_for": c.SetAsideFor, "sleep_lead": c.SleepLead, "max_upload_mib": c.MaxUploadMiB, "max_body_mib": c.MaxBodyMiB,
 		"alarm_waiting": c.AlarmWaiting, "alarm_down": c.AlarmDown,
 		"run_keep": c.RunKeep, "max_waiting_per_user": c.MaxWaiting,
-	})
+	}
+	if c.WebhookPrivate {
+		flags["webhook_private"] = "true"
+	}
+	v, err := a.resolve("serve", c.Config, flags)
 	if err != nil {
 		return err
 	}
@@ -96,7 +101,7 @@ func (c *ServeCmd) Run(a *App) error {
 		DatabaseURL: v.Text("database_url"), DataDir: v.Text("data_dir"), Listen: v.Text("listen"), TLSCert: v.Text("tls_cert"), TLSKey: v.Text("tls_key"),
 		MaxUpload: v.Number("max_upload_mib") << 20, MaxBody: v.Number("max_body_mib") << 20, Lease: leaseSettings(v), Logger: log,
 		Health: healthSettings(v), SleepLead: v.Duration("sleep_lead"),
-		Alarms:  alarmSettings(v),
+		Alarms: alarmSettings(v), WebhookPrivate: v.Switch("webhook_private"),
 		RunKeep: v.Duration("run_keep"), MaxWaitingPerUser: int(v.Number("max_waiting_per_user")),
 	})
 	if err != nil {

@@ -57,6 +57,12 @@ var everyRoute = []struct {
 	{"remove-worker", call{method: "DELETE", path: "/v1/workers/server-1?reason=sold", token: apitest.AdminToken}, 204, ``},
 	{"list-alarms", call{method: "GET", path: "/v1/alarms?open=true&kind=no_capable_worker", token: apitest.AdminToken}, 200, `"subject":"java"`},
 	{"get-alarm", call{method: "GET", path: "/v1/alarms/1", token: apitest.AdminToken}, 200, `"lasted_ms":720000`},
+	{"add-webhook", call{method: "POST", path: "/v1/webhooks", token: apitest.AdminToken, body: `{"name":"ops","url":"https://example.org/hooks"}`}, 201, `"secret":"whsec_`},
+	{"list-webhooks", call{method: "GET", path: "/v1/webhooks", token: apitest.AdminToken}, 200, `"name":"ops"`},
+	{"test-webhook", call{method: "POST", path: "/v1/webhooks/ops/test", token: apitest.AdminToken}, 200, `"event":"test"`},
+	{"list-deliveries", call{method: "GET", path: "/v1/webhooks/ops/deliveries?limit=1", token: apitest.AdminToken}, 200, `"error":"it answered 502"`},
+	{"redeliver", call{method: "POST", path: "/v1/deliveries/6/redeliver", token: apitest.AdminToken}, 204, ``},
+	{"remove-webhook", call{method: "DELETE", path: "/v1/webhooks/ops", token: apitest.AdminToken}, 204, ``},
 	{"list-audit", call{method: "GET", path: "/v1/audit?limit=1", token: apitest.AdminToken}, 200, `"action":"worker.pause"`},
 	{"create-run", call{method: "POST", path: "/v1/runs", token: apitest.SiteToken, body: `{"language":"python3","source":"print(1)","inputs":[{"content":"7\n"},{"content_base64":"AP8="}]}`}, 201, `"state":"pending"`},
 	{"get-run", call{method: "GET", path: "/v1/runs/1?wait=25s", token: apitest.SiteToken}, 200, `"state":"running"`},
@@ -140,7 +146,8 @@ func TestRoutesRefuseTokensOfOtherKinds(t *testing.T) {
 	for _, c := range everyRoute {
 		path, _, _ := strings.Cut(c.call.path, "?")
 		path = strings.NewReplacer(apitest.Digest, "{digest}", "/1", "/{id}", "/2/", "/{id}/", "/ann", "/{user}", "aplusb", "{name}",
-			"home-pc", "{name}", "server-1", "{name}", "pools/home", "pools/{name}", "lane/rejudge", "{kind}/{name}").Replace(path)
+			"home-pc", "{name}", "server-1", "{name}", "pools/home", "pools/{name}", "lane/rejudge", "{kind}/{name}",
+			"webhooks/ops", "webhooks/{name}", "deliveries/6", "deliveries/{id}").Replace(path)
 		op, ok := doc.Paths[path][strings.ToLower(c.call.method)]
 		if !ok {
 			t.Fatalf("no %s %s in the document", c.call.method, path)

@@ -106,6 +106,7 @@ func newServer(cfg Config) *server {
 	s.fleetRoutes()
 	s.healthRoutes()
 	s.alarmRoutes()
+	s.webhookRoutes()
 	s.plainRoutes()
 	return s
 }

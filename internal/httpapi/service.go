@@ -119,6 +119,16 @@ type Service interface {
 	Alarms(ctx context.Context, open bool, kind, cursor string, limit int) (gavelapi.AlarmList, error)
 	Alarm(ctx context.Context, id int64) (gavelapi.Alarm, error)
 
+	Webhooks(ctx context.Context) (gavelapi.WebhookList, error)
+	// AddWebhook is apperr.Conflict for a name that is taken; the secret is in
+	// its answer only.
+	AddWebhook(ctx context.Context, p auth.Principal, n gavelapi.NewWebhook) (gavelapi.Webhook, error)
+	RemoveWebhook(ctx context.Context, p auth.Principal, name, reason string) error
+	// TestWebhook puts a message on its way; Deliveries says what became of it.
+	TestWebhook(ctx context.Context, name string) (gavelapi.Delivery, error)
+	Deliveries(ctx context.Context, name, cursor string, limit int) (gavelapi.DeliveryList, error)
+	Redeliver(ctx context.Context, p auth.Principal, id int64) error
+
 	// Ready says, for each part that granting needs, "ok" or what is wrong.
 	Ready(ctx context.Context) (checks map[string]string, ok bool)
 }

@@ -50,6 +50,7 @@ type Config struct {
 	Health            health.Settings // zero judges nobody's health
 	SleepLead         time.Duration   // before planned hours; 0 is arbiter.DefaultSleepLead
 	Alarms            alarm.Settings  // zero is alarm.Default
+	WebhookPrivate    bool            // webhooks may go to addresses that are not public
 	Logger            *slog.Logger
 	Clock             clock.Clock
 }
@@ -123,7 +124,7 @@ func Start(ctx context.Context, cfg Config) (_ *Server, err error) {
 	}
 	s.Arbiter, err = arbiter.New(arbiter.Config{
 		DB: s.db, DatabaseURL: cfg.DatabaseURL, Blobs: s.blobs, Languages: languages, Lease: cfg.Lease, Leader: cfg.Leader,
-		Health: cfg.Health, SleepLead: cfg.SleepLead, Alarms: cfg.Alarms,
+		Health: cfg.Health, SleepLead: cfg.SleepLead, Alarms: cfg.Alarms, WebhookPrivate: cfg.WebhookPrivate,
 		Holder: fmt.Sprintf("%s/%d", host, os.Getpid()), Clock: cfg.Clock, Logger: cfg.Logger,
 		Runs: runSettings(cfg), MaxWaitingPerUser: cfg.MaxWaitingPerUser,
 	})

@@ -68,6 +68,7 @@ type Fake struct {
 	pools    []gavelapi.Pool
 	brakes   []gavelapi.Brake
 	audit    []gavelapi.AuditEntry
+	hooks    []gavelapi.Webhook
 	hours    map[string]gavelapi.PlannedHours // by worker
 	runs     []fakeRun
 	released bool

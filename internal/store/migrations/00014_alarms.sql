@@ -1,4 +1,4 @@
--- What deserves a person's attention, who is told of it, and why work waits.
+-- What deserves a person's attention, and who is told of it.
 
 -- +goose Up
 
@@ -60,23 +60,11 @@ create table webhook_attempts (
   primary key (delivery_id, attempt)
 );
 
--- Why work waits, by what jobs have in common: one row for all that the same
--- rules hold for, written when the reason changes and never on the way of a job.
-create table waiting_reasons (
-  shape    text        primary key,
-  lane     text        not null,
-  language text        not null default '',
-  class    text        not null, -- e.g. no_capable_worker
-  reason   text        not null,
-  jobs     int         not null, -- that waited when it was written
-  since    timestamptz not null default now()
-);
-
 -- +goose StatementBegin
 do $$
 begin
   if exists (select from pg_roles where rolname = 'gavel_read') then
-    execute 'grant select on alarms, webhook_attempts, waiting_reasons to gavel_read';
+    execute 'grant select on alarms, webhook_attempts to gavel_read';
     execute 'grant select (id, name, kinds, created_by, created_at) on webhooks to gavel_read';
     execute 'grant select (id, webhook_id, message_id, event, alarm_id, state, attempts, next_at, created_at, finished_at) on webhook_deliveries to gavel_read';
   end if;
@@ -85,4 +73,4 @@ $$;
 -- +goose StatementEnd
 
 -- +goose Down
-drop table waiting_reasons, webhook_attempts, webhook_deliveries, webhooks, alarms;
+drop table webhook_attempts, webhook_deliveries, webhooks, alarms;

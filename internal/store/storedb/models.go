@@ -353,16 +353,6 @@ type Token struct {
 	RevokedAt *time.Time
 }
 
-type WaitingReason struct {
-	Shape    string
-	Lane     string
-	Language string
-	Class    string
-	Reason   string
-	Jobs     int32
-	Since    time.Time
-}
-
 type Webhook struct {
 	ID        int64
 	Name      string

@@ -1,0 +1,261 @@
+package arbiter
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/gavel-oj/gavel/gavelapi"
+	"github.com/gavel-oj/gavel/internal/alarm"
+	"github.com/gavel-oj/gavel/internal/apperr"
+	"github.com/gavel-oj/gavel/internal/auth"
+	"github.com/gavel-oj/gavel/internal/store"
+	"github.com/gavel-oj/gavel/internal/store/storedb"
+	"github.com/gavel-oj/gavel/internal/webhook"
+)
+
+const (
+	// deliverEvery is how often the leader looks for messages that are due.
+	deliverEvery = time.Second
+	// attemptLasts is when an attempt of which nothing was heard counts as lost
+	// with its arbiter. It is begun no later than attemptLasts-webhook.Timeout
+	// after it was counted, so that two never overlap.
+	attemptLasts = 30 * time.Second
+	// deliverAtOnce bounds the attempts that are made side by side.
+	deliverAtOnce = 8
+	// deliveriesKept is how long the log goes back.
+	deliveriesKept = 30 * 24 * time.Hour
+)
+
+// messageOf is what endpoints are told of an alarm.
+func messageOf(event string, al gavelapi.Alarm, at time.Time) []byte {
+	m := gavelapi.WebhookMessage{Type: event, Timestamp: at.UTC(), Data: &al}
+	body := mustJSON(m)
+	if len(body) > webhook.MaxBody { // evidence is bounded where it is made; a message must not depend on that
+		m.Data.Evidence = mustJSON(map[string]any{"left_out_bytes": len(m.Data.Evidence)})
+		body = mustJSON(m)
+	}
+	return body
+}
+
+// announce puts messages about an alarm on their way, in its transaction.
+func (a *Arbiter) announce(ctx context.Context, tx pgx.Tx, what alarm.What, rows []*storedb.Alarm) error {
+	for _, r := range rows {
+		event, at := "alarm."+string(what), r.StartedAt
+		if r.EndedAt != nil {
+			at = *r.EndedAt
+		}
+		_, err := a.q.EnqueueAlarm(ctx, tx, &storedb.EnqueueAlarmParams{
+			MessageID: newMessageID(), Event: event, AlarmID: r.ID, Kind: r.Kind, Payload: string(messageOf(event, wireAlarm(r), at)),
+		})
+		if err != nil {
+			return fmt.Errorf("enqueue messages: %w", err)
+		}
+	}
+	return nil
+}
+
+func newMessageID() string { return "msg_" + strings.ReplaceAll(uuid.NewString(), "-", "") }
+
+// deliverLoop sends what is due. A failure to send is the endpoint's, and
+// never the leadership's.
+func (l *leadership) deliverLoop(ctx context.Context) error {
+	ticker := l.a.clock.NewTicker(deliverEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+		if err := l.deliver(ctx); err != nil && ctx.Err() == nil {
+			l.a.log.Warn("sending webhooks failed", "error", err)
+		}
+	}
+}
+
+func (l *leadership) deliver(ctx context.Context) error {
+	began := l.a.clock.Now()
+	due, err := l.a.q.BeginAttempts(ctx, l.a.db.Pool, &storedb.BeginAttemptsParams{
+		Shard: shard, Term: l.term, Most: deliverAtOnce, Lasts: attemptLasts,
+	})
+	if err != nil {
+		return fmt.Errorf("begin attempts: %w", err)
+	}
+	var group errgroup.Group
+	for _, d := range due {
+		group.Go(func() error {
+			if l.a.clock.Now().Sub(began) > attemptLasts-webhook.Timeout-time.Second {
+				return nil // too late: it may be another leader's by the time it ends
+			}
+			return l.attempt(ctx, d)
+		})
+	}
+	return group.Wait()
+}
+
+// attempt sends one message and writes down what came of it.
+func (l *leadership) attempt(ctx context.Context, d *storedb.BeginAttemptsRow) error {
+	status, err := l.a.hooks.Send(ctx, webhook.Message{ID: d.MessageID, URL: d.URL, Secret: d.Secret, Body: []byte(d.Payload)}, l.a.clock.Now())
+	if err != nil && ctx.Err() != nil {
+		return nil // we are stopping: the attempt counts as lost, and is made again by whoever leads
+	}
+	p := storedb.EndAttemptParams{DeliveryID: d.ID, Attempt: d.Attempts, Status: int32(status), State: "delivered"}
+	result := &l.a.count.delivered
+	if err != nil {
+		p.Error, result = err.Error(), &l.a.count.refused
+		pause, again := webhook.Retry(int(d.Attempts), status, rand.Float64())
+		p.Pause, p.State = pause, "waiting"
+		if !again {
+			p.State = "failed"
+		}
+		l.a.log.Warn("webhook not delivered", "webhook", d.Name, "delivery_id", d.ID, "attempt", d.Attempts, "status", status, "again", again, "error", err)
+	}
+	result.Add(1)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), watchPatience)
+	defer cancel()
+	if _, err := l.a.q.EndAttempt(ctx, l.a.db.Pool, &p); err != nil {
+		return fmt.Errorf("write down attempt %d of delivery %d: %w", d.Attempts, d.ID, err)
+	}
+	return nil
+}
+
+// Webhooks implements httpapi.Service.
+func (a *Arbiter) Webhooks(ctx context.Context) (gavelapi.WebhookList, error) {
+	list := gavelapi.WebhookList{Webhooks: []gavelapi.Webhook{}}
+	rows, err := a.q.ListWebhooks(ctx, a.db.Pool)
+	if err != nil {
+		return list, unavailable(err, "list webhooks")
+	}
+	for _, r := range rows {
+		list.Webhooks = append(list.Webhooks, gavelapi.Webhook{
+			Name: r.Name, URL: r.URL, Kinds: r.Kinds, CreatedAt: r.CreatedAt.UTC(), Waiting: r.Waiting, Failed: r.Failed,
+		})
+	}
+	return list, nil
+}
+
+// AddWebhook implements httpapi.Service.
+func (a *Arbiter) AddWebhook(ctx context.Context, p auth.Principal, n gavelapi.NewWebhook) (gavelapi.Webhook, error) {
+	var none gavelapi.Webhook
+	if !validName.MatchString(n.Name) {
+		return none, apperr.New(apperr.Invalid, "use letters, digits, dot, dash and underscore, at most 64", "this cannot be a webhook's name").At("body.name")
+	}
+	if wrong := webhook.CheckURL(n.URL); wrong != "" {
+		return none, apperr.New(apperr.Invalid, "give it as https://example.org/hooks", "the address cannot be an endpoint: %s", wrong).At("body.url")
+	}
+	rules := a.cfg.Alarms.Rules()
+	for _, k := range n.Kinds {
+		if rules[alarm.Kind(k)].Severity == "" {
+			return none, apperr.New(apperr.Invalid, "the kinds are in docs/reference/alarms.md, e.g. judge_down", "there is no such kind of alarm").At("body.kinds")
+		}
+	}
+	if n.Secret == "" {
+		n.Secret = webhook.NewSecret()
+	} else if _, err := standardwebhooks.NewWebhook(n.Secret); err != nil || len(n.Secret) < 24 {
+		return none, apperr.New(apperr.Invalid, "leave it out, and one is made", "the secret is not whsec_ and at least 18 bytes in base64").At("body.secret")
+	}
+	if n.Kinds == nil {
+		n.Kinds = []string{}
+	}
+	var made *storedb.Webhook
+	err := a.carryOut(ctx, p, deed{action: "webhook.add", subject: n.Name, reason: n.Reason, details: map[string]any{"kinds": n.Kinds}, do: func(tx pgx.Tx) error {
+		by := p.TokenID
+		var err error
+		made, err = a.q.InsertWebhook(ctx, tx, &storedb.InsertWebhookParams{Name: n.Name, URL: n.URL, Secret: n.Secret, Kinds: n.Kinds, CreatedBy: &by})
+		if store.IsNoRows(err) {
+			return apperr.New(apperr.Conflict, "choose another name, or remove that one first", "there is a webhook %q already", n.Name)
+		}
+		return err
+	}})
+	if err != nil {
+		return none, err
+	}
+	return gavelapi.Webhook{Name: made.Name, URL: made.URL, Kinds: made.Kinds, CreatedAt: made.CreatedAt.UTC(), Secret: n.Secret}, nil
+}
+
+func noWebhook(name string) error {
+	return apperr.New(apperr.NotFound, "gavel webhook list shows all", "there is no webhook %q", name)
+}
+
+// RemoveWebhook implements httpapi.Service.
+func (a *Arbiter) RemoveWebhook(ctx context.Context, p auth.Principal, name, reason string) error {
+	return a.carryOut(ctx, p, deed{action: "webhook.remove", subject: name, reason: reason, do: func(tx pgx.Tx) error {
+		n, err := a.q.DropWebhook(ctx, tx, name)
+		return found(n, err, noWebhook(name))
+	}})
+}
+
+func (a *Arbiter) webhookRow(ctx context.Context, name string) (*storedb.Webhook, error) {
+	w, err := a.q.WebhookByName(ctx, a.db.Pool, name)
+	if store.IsNoRows(err) {
+		return nil, noWebhook(name)
+	}
+	if err != nil {
+		return nil, unavailable(err, "read a webhook")
+	}
+	return w, nil
+}
+
+// TestWebhook implements httpapi.Service.
+func (a *Arbiter) TestWebhook(ctx context.Context, name string) (gavelapi.Delivery, error) {
+	var none gavelapi.Delivery
+	w, err := a.webhookRow(ctx, name)
+	if err != nil {
+		return none, err
+	}
+	body := mustJSON(gavelapi.WebhookMessage{Type: "test", Timestamp: a.clock.Now().UTC()})
+	d, err := a.q.EnqueueTest(ctx, a.db.Pool, &storedb.EnqueueTestParams{WebhookID: w.ID, MessageID: newMessageID(), Payload: string(body)})
+	if err != nil {
+		return none, unavailable(err, "enqueue a message")
+	}
+	return gavelapi.Delivery{ID: d.ID, MessageID: d.MessageID, Event: d.Event, State: d.State, CreatedAt: d.CreatedAt.UTC(), NextAt: utc(&d.NextAt)}, nil
+}
+
+// Deliveries implements httpapi.Service.
+func (a *Arbiter) Deliveries(ctx context.Context, name, cursor string, limit int) (gavelapi.DeliveryList, error) {
+	list := gavelapi.DeliveryList{Deliveries: []gavelapi.Delivery{}}
+	before, err := readCursor(cursor, math.MaxInt64)
+	if err != nil {
+		return list, err
+	}
+	w, err := a.webhookRow(ctx, name)
+	if err != nil {
+		return list, err
+	}
+	rows, err := a.q.DeliveriesOf(ctx, a.db.Pool, &storedb.DeliveriesOfParams{WebhookID: w.ID, Before: before, Page: int32(limit) + 1})
+	if err != nil {
+		return list, unavailable(err, "list deliveries")
+	}
+	if len(rows) > limit {
+		rows = rows[:limit]
+		list.Next = writeCursor(rows[limit-1].ID)
+	}
+	for _, r := range rows {
+		d := gavelapi.Delivery{
+			ID: r.ID, MessageID: r.MessageID, Event: r.Event, AlarmID: r.AlarmID, State: r.State, Attempts: int(r.Attempts),
+			Status: int(r.Status), Error: r.Error, CreatedAt: r.CreatedAt.UTC(), FinishedAt: utc(r.FinishedAt),
+		}
+		if r.State == "waiting" {
+			d.NextAt = utc(&r.NextAt)
+		}
+		list.Deliveries = append(list.Deliveries, d)
+	}
+	return list, nil
+}
+
+// Redeliver implements httpapi.Service.
+func (a *Arbiter) Redeliver(ctx context.Context, p auth.Principal, id int64) error {
+	return a.carryOut(ctx, p, deed{action: "webhook.redeliver", subject: fmt.Sprint(id), do: func(tx pgx.Tx) error {
+		n, err := a.q.Redeliver(ctx, tx, id)
+		return found(n, err, apperr.New(apperr.NotFound, "gavel webhook deliveries lists them; one that waits is sent anyway", "there is no delivery %d to be repeated", id))
+	}})
+}

@@ -1,0 +1,221 @@
+package arbiter_test
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
+	"testing"
+
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+
+	"github.com/gavel-oj/gavel/gavelapi"
+	"github.com/gavel-oj/gavel/internal/alarm"
+	"github.com/gavel-oj/gavel/internal/apperr"
+	"github.com/gavel-oj/gavel/internal/arbiter"
+	"github.com/gavel-oj/gavel/internal/store/storedb"
+)
+
+// heard is a message that an endpoint got and verified.
+type heard struct {
+	id string
+	gavelapi.WebhookMessage
+}
+
+// endpoint is somebody's server. It answers with status, and verifies.
+type endpoint struct {
+	*httptest.Server
+
+	status   atomic.Int64
+	hook     atomic.Pointer[standardwebhooks.Webhook]
+	messages chan heard
+}
+
+func newEndpoint(t *testing.T) *endpoint {
+	t.Helper()
+	e := &endpoint{messages: make(chan heard, 100)}
+	e.status.Store(http.StatusOK)
+	e.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err == nil {
+			err = e.hook.Load().Verify(body, r.Header)
+		}
+		m := heard{id: r.Header.Get("webhook-id")}
+		if err == nil {
+			err = json.Unmarshal(body, &m.WebhookMessage)
+		}
+		if err != nil {
+			t.Errorf("a message that is not right: %v", err)
+		}
+		w.WriteHeader(int(e.status.Load()))
+		e.messages <- m
+	}))
+	t.Cleanup(e.Close)
+	return e
+}
+
+func (s *stand) tell(e *endpoint, kinds ...string) {
+	s.t.Helper()
+	w, err := s.AddWebhook(s.t.Context(), s.admin, gavelapi.NewWebhook{Name: "ops", URL: e.URL, Kinds: kinds})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	hook, err := standardwebhooks.NewWebhook(w.Secret)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	e.hook.Store(hook)
+}
+
+func (s *stand) deliveries() []gavelapi.Delivery {
+	s.t.Helper()
+	list, err := s.Deliveries(s.t.Context(), "ops", "", 50)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return list.Deliveries
+}
+
+func TestAnEndpointIsToldOfTheStartAndTheEndOfAnAlarm(t *testing.T) {
+	t.Parallel()
+	s := newWatched(t, func(c *arbiter.Config) { c.WebhookPrivate = true })
+	e := newEndpoint(t)
+	s.tell(e, string(alarm.JudgeDown))
+	s.submit("cpp17")
+	down := s.starts(alarm.JudgeDown)
+	if m := <-e.messages; m.Type != "alarm.started" || m.Data.ID != down.ID || m.Data.Kind != "judge_down" || m.Data.EndedAt != nil {
+		t.Errorf("told %s", asJSON(m.WebhookMessage))
+	}
+	s.starts(alarm.OldestWaiting) // of which it does not want to know
+	s.worker("w", 1, "cpp17").hold()
+	s.ends(down)
+	if m := <-e.messages; m.Type != "alarm.ended" || m.Data.ID != down.ID || m.Data.LastedMS <= 0 {
+		t.Errorf("told %s", asJSON(m.WebhookMessage))
+	}
+	until(t, "the log says so", func() bool {
+		log := s.deliveries()
+		return len(log) == 2 && log[0].State == "delivered" && log[1].State == "delivered" && log[0].Status == 200 && log[0].Attempts == 1
+	})
+	if g := s.gauges(); g["gavel_webhook_deliveries_total delivered"] != 2 || g["gavel_webhook_deliveries_total failed"] != 0 {
+		t.Errorf("metrics: %v", g)
+	}
+}
+
+// A message that an endpoint refuses is tried again, by another arbiter when
+// the first is gone, with the same id and the next attempt.
+func TestADeliverySurvivesAChangeOfLeader(t *testing.T) {
+	t.Parallel()
+	s := newWatched(t, func(c *arbiter.Config) { c.WebhookPrivate = true })
+	e := newEndpoint(t)
+	e.status.Store(http.StatusBadGateway)
+	s.tell(e, string(alarm.JudgeDown)) // nothing but the test will be sent
+	d, err := s.TestWebhook(t.Context(), "ops")
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := <-e.messages
+	if first.id != d.MessageID || first.Type != "test" || first.Data != nil {
+		t.Errorf("told %s of %s", asJSON(first.WebhookMessage), first.id)
+	}
+	until(t, "the refusal is written down", func() bool { return s.deliveries()[0].Error == "it answered 502" })
+	if got := s.deliveries()[0]; got.State != "waiting" || got.NextAt == nil {
+		t.Errorf("after a refusal: %s", asJSON(got))
+	}
+	s.stop()
+	e.status.Store(http.StatusNoContent)
+	heir := startWith(t, s.url, quick, func(c *arbiter.Config) { c.WebhookPrivate = true })
+	heir.admin = s.admin
+	heir.awaitReady()
+	if second := <-e.messages; second.id != first.id {
+		t.Errorf("the message came as %s and as %s", first.id, second.id)
+	}
+	until(t, "the delivery is written down", func() bool { return heir.deliveries()[0].State == "delivered" })
+	if n := heir.number("select count(*) from webhook_attempts where delivery_id = $1 and attempt = any('{1,2}')", d.ID); n != 2 {
+		t.Errorf("%d attempts are in the log", n)
+	}
+	if n := heir.number("select count(distinct term) from webhook_attempts where delivery_id = $1", d.ID); n != 2 {
+		t.Errorf("they were made in %d terms", n)
+	}
+	if err := heir.Redeliver(t.Context(), heir.admin, d.ID); err != nil {
+		t.Fatal(err)
+	}
+	if third := <-e.messages; third.id != first.id {
+		t.Errorf("sent again it came as %s", third.id)
+	}
+}
+
+// What one arbiter has begun no other begins, and a leader of the past begins nothing.
+func TestAnAttemptIsMadeByOne(t *testing.T) {
+	t.Parallel()
+	s := newWatched(t, func(c *arbiter.Config) { c.WebhookPrivate = true })
+	e := newEndpoint(t)
+	s.tell(e)
+	s.stop()
+	heir := startOn(t, s.url, quick)
+	heir.awaitReady()
+	term := int64(heir.number("select term from leadership"))
+	heir.stop()
+	db := startOn(t, s.url, quick).db // of an arbiter that may lead by now: its term is a later one
+	q, ctx := storedb.New(), t.Context()
+	if _, err := db.Pool.Exec(ctx, "insert into webhook_deliveries (webhook_id, message_id, event, payload, next_at) select id, 'msg', 'test', '{}', now() - interval '1 second' from webhooks"); err != nil {
+		t.Fatal(err)
+	}
+	begin := func(term int64) int {
+		rows, err := q.BeginAttempts(ctx, db.Pool, &storedb.BeginAttemptsParams{Term: term, Most: 10, Lasts: 30e9})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(rows)
+	}
+	if n := begin(term - 1); n != 0 {
+		t.Errorf("a leader of the past began %d attempts", n)
+	}
+	begin(term + 1) // or the arbiter itself has
+	if n := begin(term + 1); n != 0 {
+		t.Errorf("%d attempts were begun twice", n)
+	}
+	until(t, "it was begun once", func() bool {
+		var n int
+		if err := db.Pool.QueryRow(ctx, "select attempts from webhook_deliveries").Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n == 1
+	})
+}
+
+func TestEndpointsThatCannotBe(t *testing.T) {
+	t.Parallel()
+	s := newStand(t, quick)
+	add := func(n gavelapi.NewWebhook) apperr.Code {
+		_, err := s.AddWebhook(t.Context(), s.admin, n)
+		return apperr.CodeOf(err)
+	}
+	for _, bad := range []gavelapi.NewWebhook{
+		{Name: "no good", URL: "https://example.org"},
+		{Name: "a", URL: "ftp://example.org"},
+		{Name: "a", URL: "https://example.org", Kinds: []string{"judge_dwn"}},
+		{Name: "a", URL: "https://example.org", Secret: "whsec_short"},
+		{Name: "a", URL: "https://example.org", Secret: "whsec_!!!!!!!!!!!!!!!!!!!!!!!!!!!!!"},
+	} {
+		if got := add(bad); got != apperr.Invalid {
+			t.Errorf("%+v was answered %v", bad, got)
+		}
+	}
+	good := gavelapi.NewWebhook{Name: "a", URL: "https://example.org", Secret: "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"}
+	if _, err := s.AddWebhook(t.Context(), s.admin, good); err != nil {
+		t.Fatal(err)
+	}
+	if got := add(good); got != apperr.Conflict {
+		t.Errorf("a name that is taken: %v", got)
+	}
+	if err := s.RemoveWebhook(t.Context(), s.admin, "a", ""); err != nil {
+		t.Error(err)
+	}
+	if err := s.RemoveWebhook(t.Context(), s.admin, "a", ""); apperr.CodeOf(err) != apperr.NotFound {
+		t.Errorf("removed twice: %v", err)
+	}
+	if err := s.Redeliver(t.Context(), s.admin, 99); apperr.CodeOf(err) != apperr.NotFound {
+		t.Errorf("a delivery that does not exist: %v", err)
+	}
+}

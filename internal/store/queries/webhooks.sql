@@ -1,0 +1,78 @@
+-- Endpoints that are told of alarms, and what was sent to them.
+
+-- name: InsertWebhook :one
+-- API; no row when the name is taken.
+insert into webhooks (name, url, secret, kinds, created_by) values (@name, @url, @secret, @kinds, @created_by)
+    on conflict (name) do nothing returning *;
+
+-- name: ListWebhooks :many
+select w.id, w.name, w.url, w.kinds, w.created_at,
+       (select count(*) from webhook_deliveries d where d.webhook_id = w.id and d.state = 'waiting') as waiting,
+       (select count(*) from webhook_deliveries d where d.webhook_id = w.id and d.state = 'failed') as failed
+  from webhooks w order by w.name;
+
+-- name: WebhookByName :one
+select * from webhooks where name = $1;
+
+-- name: DropWebhook :execrows
+-- What was sent to it, and what was to be, goes with it.
+delete from webhooks where name = $1;
+
+-- name: EnqueueAlarm :execrows
+-- With the start or the end of an alarm, in its transaction: a message for each
+-- endpoint that wants to know of its kind.
+insert into webhook_deliveries (webhook_id, message_id, event, alarm_id, payload)
+select w.id, @message_id, @event, sqlc.arg(alarm_id)::bigint, @payload from webhooks w
+ where w.kinds = '{}' or sqlc.arg(kind)::text = any (w.kinds);
+
+-- name: EnqueueTest :one
+insert into webhook_deliveries (webhook_id, message_id, event, payload) values (@webhook_id, @message_id, 'test', @payload) returning *;
+
+-- name: BeginAttempts :many
+-- Leader: what is due, counted as tried from here on. The row lock, the term
+-- and the time until which an attempt may last keep two arbiters from making
+-- the same one. Index: webhook_deliveries_due.
+with term_holds as (
+  select 1 from leadership s where s.shard = @shard and s.term = sqlc.arg(term)::bigint for key share
+), due as (
+  select d.id from webhook_deliveries d, term_holds where d.state = 'waiting' and d.next_at <= now()
+   order by d.next_at limit sqlc.arg(most)::int for update of d skip locked
+), begun as (
+  update webhook_deliveries d set attempts = d.attempts + 1, next_at = now() + sqlc.arg(lasts)::interval
+    from due where d.id = due.id
+  returning d.id, d.webhook_id, d.message_id, d.payload, d.attempts
+), noted as (
+  insert into webhook_attempts (delivery_id, attempt, term) select b.id, b.attempts, sqlc.arg(term)::bigint from begun b
+)
+select b.id, b.message_id, b.payload, b.attempts, w.name, w.url, w.secret from begun b join webhooks w on w.id = b.webhook_id order by b.id;
+
+-- name: EndAttempt :execrows
+-- Leader: what came of an attempt. A success counts whatever happened since; a
+-- failure only when no later attempt has begun.
+with ended as (
+  update webhook_attempts a set ended_at = now(), status = @status, error = @error
+   where a.delivery_id = sqlc.arg(delivery_id)::bigint and a.attempt = sqlc.arg(attempt)::int and a.ended_at is null
+)
+update webhook_deliveries d
+   set state = sqlc.arg(state)::text, next_at = now() + sqlc.arg(pause)::interval,
+       finished_at = case when sqlc.arg(state)::text = 'waiting' then null else now() end
+ where d.id = sqlc.arg(delivery_id)::bigint and d.state = 'waiting'
+   and (sqlc.arg(state)::text = 'delivered' or d.attempts = sqlc.arg(attempt)::int);
+
+-- name: Redeliver :execrows
+-- API: once more, and as often as a new one if that fails and attempts are left.
+update webhook_deliveries set state = 'waiting', next_at = now(), finished_at = null where id = $1 and state <> 'waiting';
+
+-- name: DeliveriesOf :many
+-- API: newest first, each with its last attempt.
+select d.id, d.message_id, d.event, coalesce(d.alarm_id, 0)::bigint as alarm_id, d.state, d.attempts, d.next_at, d.created_at, d.finished_at,
+       coalesce(a.status, 0)::int as status, coalesce(a.error, '') as error
+  from webhook_deliveries d left join webhook_attempts a on a.delivery_id = d.id and a.attempt = d.attempts
+ where d.webhook_id = @webhook_id and d.id < sqlc.arg(before)::bigint order by d.id desc limit sqlc.arg(page)::int;
+
+-- name: WebhookBacklog :one
+select count(*) from webhook_deliveries where state = 'waiting';
+
+-- name: DropOldDeliveries :execrows
+-- Leader, once an hour.
+delete from webhook_deliveries where finished_at < now() - sqlc.arg(kept)::interval;
