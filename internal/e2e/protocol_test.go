@@ -130,7 +130,7 @@ func TestAWorkerWrittenFromTheProtocolsDescription(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(state, "outbox", token), []byte(result), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	w = startSnake(t, python, arbiter.URL(), "", state)
+	startSnake(t, python, arbiter.URL(), "", state)
 	if sub := b.final(t, stopped); sub.Verdict != "AC" || len(sub.Detail.Attempts) != 2 {
 		t.Errorf("it is %s after %d attempts", sub.Verdict, len(sub.Detail.Attempts))
 	}

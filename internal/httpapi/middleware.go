@@ -56,8 +56,9 @@ func (s *server) outermost(next http.Handler) http.Handler {
 
 // finish answers a panic, then logs and measures.
 func (s *server) finish(gw *guardedWriter, r *http.Request, pattern string, info *reqInfo, took time.Duration, panicked any) {
-	cut := panicked != nil && (gw.started || panicked == http.ErrAbortHandler) //nolint:errorlint // a sentinel by contract of net/http
-	if panicked != nil && panicked != http.ErrAbortHandler { //nolint:errorlint // a sentinel by contract of net/http
+	aborted := panicked == http.ErrAbortHandler //nolint:errorlint // a sentinel by contract of net/http
+	cut := panicked != nil && (gw.started || aborted)
+	if panicked != nil && !aborted {
 		s.Logger.LogAttrs(r.Context(), slog.LevelError, "handler panicked",
 			slog.String("request_id", info.requestID), slog.String("route", routeName(pattern)),
 			slog.String("panic", panicText(panicked)), slog.String("stack", string(debug.Stack())))
