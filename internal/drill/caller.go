@@ -46,7 +46,7 @@ func (c *caller) ask(request string, wait time.Duration) ([]gavelapi.Lease, erro
 	req := gavelapi.ClaimRequest{
 		RequestID: request, Session: c.session, PreviousSession: c.previous,
 		Slots: c.slots, TotalSlots: c.slots, WaitMS: wait.Milliseconds(),
-		Capabilities: gavelapi.Capabilities{Cores: 1, MemoryBytes: 1 << 30, Arch: "drill", Build: "drill", Kernel: "drill"},
+		Capabilities: gavelapi.Capabilities{Cores: 1, MemoryBytes: int64(c.slots) << 30, Arch: "drill", Build: "drill", Kernel: "drill"},
 	}
 	for _, id := range c.languages {
 		req.Capabilities.Languages = append(req.Capabilities.Languages, gavelapi.LanguageOffer{ID: id, Version: "drill"})

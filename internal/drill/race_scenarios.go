@@ -18,7 +18,7 @@ var raceScenarios = []Scenario{
 		Fires: "batches of conditional rows; slots counted under one lock", Sabotage: "what is leased can be granted again",
 	},
 	{
-		Name: "a23-two-reports-at-once", What: "two reports of different generations at the same instant, 200 times", script: twoReports,
+		Name: "a23-two-reports-at-once", What: "two reports of different generations at the same instant, 200 times", script: twoReports, limit: 10 * time.Minute,
 		Fires: "the token in the statement that records", Sabotage: lateReportsCount,
 	},
 }

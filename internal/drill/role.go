@@ -87,7 +87,7 @@ func playWorker(ctx context.Context, s workerSettings, log *slog.Logger) error {
 	}
 	defer done()
 	clk := awayClock{away: s.ClockAway}
-	capabilities := gavelapi.Capabilities{Cores: 1, MemoryBytes: 1 << 30, Arch: "drill", Build: "drill", Kernel: "drill", MemoryMeter: "none"}
+	capabilities := gavelapi.Capabilities{Cores: 1, MemoryBytes: int64(s.Slots) << 30, Arch: "drill", Build: "drill", Kernel: "drill", MemoryMeter: "none"}
 	for _, id := range s.Languages {
 		capabilities.Languages = append(capabilities.Languages, gavelapi.LanguageOffer{ID: id, Version: "drill"})
 	}
