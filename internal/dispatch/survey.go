@@ -91,7 +91,7 @@ func (b *Board) whoCan(g *Group, s *shape, room map[*profile]int64) {
 	}
 	most := 0
 	for _, p := range b.profiles {
-		why := ""
+		var why string
 		switch largest := room[p]; {
 		case !p.takes(s):
 			why = refusal(&p.worker, s)
