@@ -67,8 +67,24 @@ func TestEachStatementOfALeaderNeedsItsTerm(t *testing.T) {
 	f.exec("update jobs set session = $2 where id = $1", succeeded.JobID, session)
 	f.exec("update jobs set lease_expires_at = now() - interval '1 second' where id = any($1)", []int64{late.JobID, last.JobID})
 	f.exec("update jobs set attempts = $2 where id = $1", last.JobID, attemptCap)
+	f.exec("insert into alarms (kind, subject, severity, summary, since) values ('k', 'goes on', 'page', '', now()), ('k', 'ends', 'page', '', now())")
+	f.exec("insert into webhooks (name, url, secret) values ('w', 'https://example.org', 's')")
+	f.exec("insert into webhook_deliveries (webhook_id, message_id, event, payload) select id, 'm', 'e', '{}' from webhooks")
 
 	statements := map[string]func(term int64) (int, error){
+		"StartAlarm": func(term int64) (int, error) {
+			return count(f.Q.StartAlarm(ctx, f.Pool, &storedb.StartAlarmParams{Kind: "k", Subject: "starts", Severity: "page", Evidence: json.RawMessage("{}"), Term: term}))
+		},
+		"ContinueAlarm": func(term int64) (int, error) {
+			n, err := f.Q.ContinueAlarm(ctx, f.Pool, &storedb.ContinueAlarmParams{Kind: "k", Subject: "goes on", Evidence: json.RawMessage("{}"), Term: term})
+			return int(n), err
+		},
+		"EndAlarm": func(term int64) (int, error) {
+			return count(f.Q.EndAlarm(ctx, f.Pool, &storedb.EndAlarmParams{Kind: "k", Subject: "ends", Evidence: json.RawMessage("{}"), Term: term}))
+		},
+		"BeginAttempts": func(term int64) (int, error) {
+			return count(f.Q.BeginAttempts(ctx, f.Pool, &storedb.BeginAttemptsParams{Term: term, Most: 10, Lasts: time.Minute}))
+		},
 		"GrantLeases": func(term int64) (int, error) {
 			return count(f.Q.GrantLeases(ctx, f.Pool, &storedb.GrantLeasesParams{
 				JobIds: []int64{waiting.JobID}, LeaseGens: []int64{0}, LeaseTokens: []uuid.UUID{uuid.New()}, WorkerIds: []int64{f.workerID},
