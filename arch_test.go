@@ -89,6 +89,12 @@ var layers = []layer{
 		reason:   "a replay is a function of its trace, fleet and policy; files are opened by the command",
 	},
 	{
+		packages: []string{"internal/timeline"},
+		only:     []string{},
+		neverStd: []string{"os", "os/...", "net", "net/...", "syscall", "database/sql", "log/...", "context", "crypto/rand", "math/rand"},
+		reason:   "what a replay has shown is a value: judged and drawn by functions of it, whoever acted it out",
+	},
+	{
 		packages: []string{"internal/sim", "internal/sim/history"},
 		never:    append([]string{"internal/worker/...", "internal/judge/...", "internal/sandbox/...", "internal/serve", "client"}, arbiterSide...),
 		neverStd: []string{"os", "os/...", "net", "net/...", "syscall", "database/sql", "log/...", "context", "crypto/rand", "math/rand"},
@@ -140,11 +146,14 @@ var programs = map[string][]string{
 	"cmd/gavel-drill": {
 		"github.com/alecthomas/kong",
 		"github.com/cenkalti/backoff/v5",
+		"github.com/danielgtaylor/huma/v2",
 		"github.com/goccy/go-yaml",
 		"github.com/google/uuid",
 		"github.com/jackc/pgx/v5",
 		"github.com/klauspost/compress",
 		"github.com/pressly/goose/v3",
+		"github.com/prometheus/client_golang",
+		"golang.org/x/sync",
 		"golang.org/x/sys",
 	},
 	"cmd/gavel": {

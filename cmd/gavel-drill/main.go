@@ -50,6 +50,7 @@ type grammar struct {
 	Run  runCmd  `cmd:"" help:"Run scenarios, and show what happened."`
 	Load loadCmd `cmd:"" help:"Measure full cycles, waiting claims and a restart beside much open work."`
 
+	Replay   replayCmd   `cmd:"" help:"Act an incident out in four ways of handing out work, on real processes, in compressed time."`
 	Simulate simulateCmd `cmd:"" help:"Replay a trace of arrivals under policies of dispatch, and compare the waiting times."`
 }
 

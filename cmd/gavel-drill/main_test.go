@@ -37,6 +37,12 @@ func TestCommandLine(t *testing.T) {
 		{"unknown fleet", "simulate home-sleeps --fleet moon", 2, "", "home-and-cloud, home-sleeps, school"},
 		{"unknown policy", "simulate home-sleeps --policy luck", 2, "", `there is no policy "luck"`},
 		{"plot where there is no directory", "simulate home-sleeps --policy gavel --plot " + empty + "/no/such.svg", 1, "", "name a file"},
+		{"replays", "replay", 0, "five-nights", ""},
+		{"replays as JSON", "replay -o json", 0, `"name": "sep-17"`, ""},
+		{"unknown replay", "replay six-nights", 4, "", "gavel-drill replay lists them"},
+		{"a replay that is slower", "replay sep-17 --factor 0.5", 2, "", "from 1 to 200"},
+		{"a slack that excuses everything", "replay sep-17 --slack 2h", 2, "", "--slack"},
+		{"drawing where there is no directory", "replay sep-17 --svg " + empty + "/no/such.svg", 1, "", "name a file"},
 		{"no programs", "run A1 --bin-dir " + empty, 1, "", "make build"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

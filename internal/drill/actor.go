@@ -26,6 +26,8 @@ import (
 //	VERDICT when GATE         when the drill opens the gate
 //	die                       kill the whole worker at once
 //	fault                     fail as a broken host does
+//
+// It fails everything once the drill has opened the gate broken-NAME.
 type actor struct {
 	name  string
 	gates string
@@ -36,6 +38,9 @@ type actor struct {
 
 // Judge implements judge.Judge.
 func (a actor) Judge(ctx context.Context, task judge.Task, progress func(judge.Progress)) (*judge.Report, error) {
+	if a.isOpen("broken-" + a.name) {
+		return nil, &judge.Fault{Blame: judge.BlameHost, Message: "this machine is broken: the drill has said so"}
+	}
 	if program, ok := strings.CutPrefix(task.Package.Manifest.Name, probe.Problem+"-"); ok && a.sound {
 		program, _, _ = strings.Cut(program, "-")
 		return report(task, verdict.Verdict(strings.ToUpper(program))), nil
@@ -85,7 +90,7 @@ func (a actor) part(source string) (string, error) {
 // pass waits until the drill has opened a gate.
 func (a actor) pass(ctx context.Context, gate string) bool {
 	for {
-		if _, err := os.Stat(filepath.Join(a.gates, gate)); err == nil {
+		if a.isOpen(gate) {
 			return true
 		}
 		select {
@@ -94,6 +99,11 @@ func (a actor) pass(ctx context.Context, gate string) bool {
 			return false
 		}
 	}
+}
+
+func (a actor) isOpen(gate string) bool {
+	_, err := os.Stat(filepath.Join(a.gates, gate))
+	return err == nil
 }
 
 // report has a row for each test: the first one bears the verdict, and what

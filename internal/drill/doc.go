@@ -22,6 +22,10 @@
 // such as "AC after 300ms" or "die". What it speaks, stores and decides is the
 // agent's own code. Some scenarios use gavel-worker and its boxes instead.
 //
+// A replay acts out an incident of an older design (old_claim.go is its model)
+// beside edge pull and the arbiter, in compressed time; what it has shown is a
+// value of internal/timeline.
+//
 // What is trusted: the database's own record. Each grant has a row in attempts
 // with its times, so that lost, doubled and stale results, overlapping leases
 // and overfull workers are found by looking, not by having watched.

@@ -1,6 +1,7 @@
 package drill
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"net/url"
@@ -38,7 +39,7 @@ func callsOf(ctx context.Context, s workerSettings, log *slog.Logger) (calls wor
 		db.Close()
 		return nil, nil, err
 	}
-	c, err := edge.New(edge.Config{DB: db, Name: s.Name, Pool: s.Pool, Rank: s.Rank, Sweep: time.Second, Packages: packages, Logger: log})
+	c, err := edge.New(edge.Config{DB: db, Name: s.Name, Pool: s.Pool, Rank: s.Rank, Poll: s.Poll, Sweep: cmp.Or(s.Sweep, time.Second), Packages: packages, Logger: log})
 	if err != nil {
 		db.Close()
 		return nil, nil, err

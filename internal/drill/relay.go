@@ -25,6 +25,7 @@ type relay struct {
 	lost     int            // answers lost so far
 	flaky    *rand.Rand     // not nil: calls are cut at random
 	share    float64        // of calls that are cut
+	watched  *lineWatch     // not nil: what passes is looked at
 }
 
 type direction int
@@ -38,8 +39,9 @@ const (
 // link is one connection through the relay.
 type link struct {
 	client, server net.Conn
-	call           string // the call that is on
-	cutAt          int    // bytes of the answer after which to cut; -1: never
+	call           string    // the call that is on
+	cutAt          int       // bytes of the answer after which to cut; -1: never
+	asked          time.Time // since when an answer is waited for
 }
 
 // relay starts a line to upstream, an address or the path of a socket.
@@ -107,6 +109,7 @@ func (r *relay) pump(l *link, from, to net.Conn, dir direction) {
 			if !r.pass(l, buf[:n], dir) {
 				return
 			}
+			r.look(l, buf[:n], dir)
 			if _, err := to.Write(buf[:n]); err != nil {
 				return
 			}

@@ -33,6 +33,10 @@ func Role(ctx context.Context, args []string, in io.Reader, log io.Writer) (code
 	switch args[1] {
 	case "worker":
 		err = play(ctx, in, logger, playWorker)
+	case "old-worker":
+		err = play(ctx, in, logger, playOldWorker)
+	case "arbiter":
+		err = play(ctx, in, logger, playArbiter)
 	case "locker":
 		err = play(ctx, in, logger, playLocker)
 	case "small-disk":
@@ -73,6 +77,7 @@ type workerSettings struct {
 	PackagesDir string
 	Pool        string
 	Rank        int
+	Poll, Sweep time.Duration // 0 is the default, and a second
 }
 
 func playWorker(ctx context.Context, s workerSettings, log *slog.Logger) error {

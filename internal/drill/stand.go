@@ -147,6 +147,13 @@ func (s *stand) serve(ttl, beat time.Duration, flags ...string) *arbiterProcess 
 		cmd.Env = []string{"PATH=/usr/local/bin:/usr/bin:/bin"}
 		return s.start(name, cmd, 0)
 	}
+	s.lead(a)
+	return a
+}
+
+// lead starts an arbiter and waits until it answers; the first one also until
+// it leads.
+func (s *stand) lead(a *arbiterProcess) {
 	a.process = a.again()
 	a.url = "http://" + a.listen
 	first := len(s.arbiters) == 0
@@ -173,7 +180,6 @@ func (s *stand) serve(ttl, beat time.Duration, flags ...string) *arbiterProcess 
 		s.api = a.api
 		s.publish("p", testCount, 1)
 	}
-	return a
 }
 
 // restart starts an arbiter again where it was.
