@@ -138,7 +138,7 @@ func (d *drawing) span(y int, s Span) {
 	color, label := asleepColor, "asleep"
 	switch s.Kind {
 	case Failing:
-		color, label = failingColor, "fails: "+s.What
+		color, label = failingColor, s.What
 	case HeldUp:
 		color, label = heldColor, "held up for "+Short(time.Duration(s.To-s.From))
 	}

@@ -41,8 +41,8 @@ func (r *Replay) WriteText(w io.Writer) error {
 			}
 		}
 		for _, e := range r.lines(way) {
-			for n, line := range fold(e.What, 68) {
-				at := r.clock(e.At)
+			at := r.clock(e.At)
+			for n, line := range fold(e.What, 80-4-len(at)) {
 				if n > 0 {
 					at = strings.Repeat(" ", len(at))
 				}

@@ -158,8 +158,12 @@ arbiter: workers wait at the arbiter
 	if diff := cmp.Diff(want, b.String()); diff != "" {
 		t.Error(diff)
 	}
+	r.Clock = 0 // a sign is shown as well
+	if err := r.WriteText(&b); err != nil {
+		t.Fatal(err)
+	}
 	for line := range strings.Lines(b.String()) {
-		if len(line) > 81 {
+		if len(line) > 81 { // with its end
 			t.Errorf("longer than a terminal is wide: %s", line)
 		}
 	}
