@@ -87,6 +87,9 @@ func (c *replayCmd) show(w world, r *timeline.Replay, plot *os.File) error {
 	if c.Output == "json" {
 		return writeJSON(w.out, r)
 	}
+	if len(r.Ways) == 0 {
+		return nil // there is nothing to show; why is said at the end
+	}
 	fmt.Fprintf(w.out, "%s: %s\n", r.Story, r.Title)
 	fmt.Fprintf(w.out, "%g times as fast; times are those of the incident, (as measured)\n\n", r.Factor)
 	if err := r.WriteText(w.out); err != nil {
