@@ -111,7 +111,7 @@ var september17 = Story{
 		timeline.Edge: {Way: timeline.Edge, ClaimHeldUp: span(0, time.Second), Waited: span(0, 3*time.Second), Rings: timeline.Unhealthy, When: span(0, 10*time.Minute)},
 		timeline.Arbiter: {
 			Way: timeline.Arbiter, ClaimHeldUp: span(0, time.Second), Waited: span(0, 3*time.Second),
-			Rings: timeline.SetAside, When: span(0, 4*time.Minute),
+			Rings: timeline.SetAside, When: span(0, 5*time.Minute),
 		},
 	},
 }

@@ -153,9 +153,14 @@ func (a *act) setUpArbiter() {
 	a.mendIt = func() {} // nobody has to
 	a.signs[timeline.SetAside] = func() (string, bool) {
 		var why string
-		err := a.db.QueryRow(a.ctx, `select c.reason || ' (' || jsonb_array_length(c.evidence) || ' pieces of evidence)'
-  from health_changes c join workers w on w.id = c.worker_id where w.name = 'home' and c.language = '' and c.what = 'set_aside' order by c.id limit 1`).Scan(&why)
-		return "home gets no more work: " + why, err == nil
+		err := a.db.QueryRow(a.ctx, `select summary || ', with ' || jsonb_array_length(evidence -> 'faults') || ' pieces of evidence' from alarms
+ where kind = $1 and evidence ->> 'worker' = 'home' and jsonb_array_length(evidence -> 'faults') > 0 order by id limit 1`, timeline.SetAside).Scan(&why)
+		return why, err == nil
+	}
+	a.signs["page"] = func() (string, bool) { // whatever else the arbiter would call somebody for
+		var what string
+		err := a.db.QueryRow(a.ctx, "select kind || ', ' || summary from alarms where severity = 'page' order by id limit 1").Scan(&what)
+		return what, err == nil
 	}
 	a.until(time.Minute, "both workers wait for work", func() bool {
 		list, err := a.api.WorkerList(a.ctx)

@@ -7,9 +7,9 @@ import (
 
 // Alarms that replays know.
 const (
-	JudgeDown = "judge_down" // the server's worker has shown no life for two minutes
-	Unhealthy = "unhealthy"  // a worker's claims have failed three times in a row
-	SetAside  = "set_aside"  // the arbiter gives a worker no more work, with evidence
+	JudgeDown = "judge_down"       // the server's worker has shown no life for two minutes
+	Unhealthy = "unhealthy"        // a worker's claims have failed three times in a row
+	SetAside  = "worker_set_aside" // the arbiter gives a worker no more work, with evidence
 )
 
 // Expectation is what is known of a way of an incident: from the incident
