@@ -153,6 +153,7 @@ var programs = map[string][]string{
 		"github.com/klauspost/compress",
 		"github.com/pressly/goose/v3",
 		"github.com/prometheus/client_golang",
+		"github.com/standard-webhooks/standard-webhooks/libraries",
 		"golang.org/x/sync",
 		"golang.org/x/sys",
 	},
