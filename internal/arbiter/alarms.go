@@ -150,11 +150,12 @@ func (w *alarmWatch) ask(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	w.oldest = []alarm.Oldest{}
+	oldest := []alarm.Oldest{}
 	for _, r := range rows {
-		w.oldest = append(w.oldest, alarm.Oldest{Lane: r.Lane, Jobs: r.Jobs, JobID: r.JobID, Age: time.Duration(r.AgeS * float64(time.Second))})
+		oldest = append(oldest, alarm.Oldest{Lane: r.Lane, Jobs: r.Jobs, JobID: r.JobID, Age: time.Duration(r.AgeS * float64(time.Second))})
 	}
-	w.l.oldest.Store(&w.oldest)
+	w.oldest = oldest
+	w.l.oldest.Store(&oldest) // not of the field, which the next look replaces
 	backlog, err := a.q.WebhookBacklog(ctx, a.db.Pool)
 	if err != nil {
 		return err
