@@ -77,7 +77,7 @@ func TestProgramsRunOnInputs(t *testing.T) {
 	s.tryOut(2, cat, "-l", "cpp17", "--memory", "100000")
 
 	// One slot is busy, so the second of a user's waits and the third is too much.
-	slow := gavelapi.NewRun{Language: "cpp17", Source: slowEcho, User: "ann", Limits: gavelapi.RunLimits{CPUUS: 9_000_000}}
+	slow := gavelapi.NewRun{Language: "cpp17", Source: "int main(){for(volatile int i=0;;i++);}", User: "ann", Limits: gavelapi.RunLimits{CPUUS: 9_000_000}}
 	first, err := s.api.RunCreate(t.Context(), slow, "")
 	if err != nil {
 		t.Fatal(err)
