@@ -16,17 +16,20 @@ const ManifestName = "manifest.json"
 // in declaration order, one trailing newline) hashed with SHA-256 is the
 // package digest, written "sha256:<64 hex digits>".
 type Manifest struct {
-	Schema      int               `json:"schema"` // 1
-	Name        string            `json:"name"`   // short name: [a-z0-9][a-z0-9._-]*, at most 64
-	Titles      map[string]string `json:"titles"` // language code → title; "en" preferred
-	Format      string            `json:"format"` // "icpc-2025-09", "icpc-2023-07-draft", "icpc-legacy"
-	Limits      Limits            `json:"limits"`
-	Languages   []string          `json:"languages,omitempty"` // allowed language codes of the format; empty means all
-	Checker     Checker           `json:"checker"`
-	Tests       []Test            `json:"tests"` // in judging order
-	Submissions []Example         `json:"submissions,omitempty"`
-	Files       []File            `json:"files"` // sorted by path, every file of the package
-	Warnings    []string          `json:"warnings,omitempty"`
+	Schema    int               `json:"schema"` // 1
+	Name      string            `json:"name"`   // short name: [a-z0-9][a-z0-9._-]*, at most 64
+	Titles    map[string]string `json:"titles"` // language code → title; "en" preferred
+	Format    string            `json:"format"` // "icpc-2025-09", "icpc-2023-07-draft", "icpc-legacy"
+	Limits    Limits            `json:"limits"`
+	Languages []string          `json:"languages,omitempty"` // allowed language codes of the format; empty means all
+	Checker   Checker           `json:"checker"`
+	// InputValidators must accept the input of each test before the package is
+	// published; they take no part in judging.
+	InputValidators []Program `json:"input_validators,omitempty"`
+	Tests           []Test    `json:"tests"` // in judging order
+	Submissions     []Example `json:"submissions,omitempty"`
+	Files           []File    `json:"files"` // sorted by path, every file of the package
+	Warnings        []string  `json:"warnings,omitempty"`
 }
 
 // Limits are the package's own, before any language rule.
@@ -67,6 +70,18 @@ type Checker struct {
 	Args     []string `json:"args,omitempty"`
 }
 
+// LanguageScript is the language of programs that bring executables build and
+// run instead of sources.
+const LanguageScript = "script"
+
+// Program is a program of the package beside its checker.
+type Program struct {
+	// Path is a source file, or the directory of the source files, relative to
+	// the package root; Language as in Checker.
+	Path     string `json:"path"`
+	Language string `json:"language"`
+}
+
 // TokenOptions are the flags of the ICPC default validator. Tolerances are
 // decimal strings, exactly as in the package; empty means not given.
 type TokenOptions struct {
@@ -83,6 +98,8 @@ type Test struct {
 	Input  string   `json:"input"`
 	Answer string   `json:"answer"`
 	Args   []string `json:"args,omitempty"` // argv of the submission
+	// InputArgs are given to the input validators.
+	InputArgs []string `json:"input_args,omitempty"`
 	// CheckerArgs replaces Checker.Args for program checkers when not nil.
 	CheckerArgs []string `json:"checker_args,omitempty"`
 	// Tokens replaces Checker.Tokens when not nil.

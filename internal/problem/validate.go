@@ -39,6 +39,14 @@ func (m *Manifest) Validate() error {
 	if err := m.validateChecker(); err != nil {
 		return err
 	}
+	for _, v := range m.InputValidators {
+		if err := CheckPath(v.Path); err != nil {
+			return fmt.Errorf("manifest: input validator %q: %w", v.Path, err)
+		}
+		if v.Language == "" || !files[v.Path] && len(m.Below(v.Path)) == 0 {
+			return fmt.Errorf("manifest: input validator %q has no language or no files", v.Path)
+		}
+	}
 	for _, s := range m.Submissions {
 		if !files[s.Path] {
 			return fmt.Errorf("manifest: submission %q is not among the files", s.Path)

@@ -15,7 +15,7 @@ const (
 	langCPP17   = "cpp17"
 	langCPP20   = "cpp20"
 	langPython3 = "python3"
-	langScript  = "script" // executables build and run of the package's own
+	langScript  = problem.LanguageScript // executables build and run of the package's own
 )
 
 // extensions maps a source's extension to a family of languages.
@@ -48,7 +48,7 @@ func (im *importer) findChecker() error {
 		im.m.Checker.Kind = problem.CheckerTokens
 		return nil
 	}
-	lang, err := im.checkerLanguage(dir)
+	lang, err := im.checkerLanguage(dir, "output validator")
 	if err != nil {
 		return err
 	}
@@ -122,8 +122,9 @@ func isProgramFile(name string) bool {
 	return extensions[ext] != "" || slices.Contains(foreign, ext) || name == "build" || name == "run"
 }
 
-// checkerLanguage finds the language of the sources directly in dir.
-func (im *importer) checkerLanguage(dir string) (string, error) {
+// checkerLanguage finds the language of the sources directly in dir, which are
+// those of an output or input validator.
+func (im *importer) checkerLanguage(dir, what string) (string, error) {
 	fail := func(hint, format string, args ...any) (string, error) {
 		return "", apperr.New(apperr.Unsupported, hint, format, args...).At(dir)
 	}
@@ -144,17 +145,17 @@ func (im *importer) checkerLanguage(dir string) (string, error) {
 	if im.files.has(dir+"/build") || im.files.has(dir+"/run") {
 		return im.scriptChecker(dir)
 	}
-	const known = "write the output validator in C (.c), C++ (.cc, .cpp, .cxx) or Python 3 (.py), or bring executables build and run"
+	known := "write the " + what + " in C (.c), C++ (.cc, .cpp, .cxx) or Python 3 (.py), or bring executables build and run"
 	switch {
 	case len(byFamily) == 0 && len(other) > 0:
-		return fail(known, "the output validator %s is in a language that gavel does not build", other[0])
+		return fail(known, "the %s %s is in a language that gavel does not build", what, other[0])
 	case len(byFamily) == 0:
-		return fail(known, "the directory holds no source of an output validator")
+		return fail(known, "the directory holds no source of an %s", what)
 	case len(byFamily) > 1 || len(other) > 0:
-		return fail("keep one language", "the output validator is written in several languages")
+		return fail("keep one language", "the %s is written in several languages", what)
 	}
 	if names := byFamily["python"]; len(names) > 1 && !slices.Contains(names, "main.py") && !slices.Contains(names, "__main__.py") {
-		return fail("name the one to start main.py", "the output validator has %d Python files", len(names))
+		return fail("name the one to start main.py", "the %s has %d Python files", what, len(names))
 	}
 	var lang string
 	for fam := range byFamily { // just one is left

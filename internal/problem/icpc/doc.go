@@ -56,6 +56,8 @@ type importer struct {
 	warn  *warnings
 	conf  *config
 	m     *problem.Manifest
+	// perValidator is where arguments for single input validators were given.
+	perValidator string
 }
 
 // Import reads the package. Errors about the package are *apperr.Error with
@@ -71,6 +73,7 @@ func Import(ctx context.Context, fsys fs.FS, opts Options) (*problem.Manifest, e
 		func() error { return im.setName(opts) },
 		im.findChecker,
 		im.findTests,
+		im.findValidators,
 		im.findSubmissions,
 		im.hashFiles,
 		im.checkUnsupported,
@@ -132,11 +135,6 @@ func (im *importer) checkUnsupported() error {
 	}
 	if f := im.files.first("include"); f != "" {
 		im.warn.add("include/ is kept, but not compiled with submissions: %s", f)
-	}
-	for _, dir := range []string{"input_validators", "input_format_validators"} {
-		if im.files.first(dir) != "" {
-			im.warn.add("%s/ is kept, but the inputs are not validated by this version", dir)
-		}
 	}
 	return im.checkConstants()
 }

@@ -19,6 +19,7 @@ type settings struct {
 	checkerArgs []string
 	checkerAt   string // where they were given, for messages
 	args        []string
+	inputArgs   []string
 }
 
 // groups reads the settings of directories below data/ once each.
@@ -111,7 +112,7 @@ func (im *importer) caseKeys(s *settings) map[string]func(value) error {
 	keys := map[string]func(value) error{
 		"args":                   func(v value) (err error) { s.args, err = v.texts(); return err },
 		"output_validator_args":  im.checkerArgs(s),
-		"input_validator_args":   nil,
+		"input_validator_args":   im.inputArgs(s),
 		"input_visualizer_args":  nil,
 		"output_visualizer_args": nil,
 		"full_feedback":          nil,
@@ -120,7 +121,7 @@ func (im *importer) caseKeys(s *settings) map[string]func(value) error {
 	}
 	if im.conf.dialect != dialect2025 {
 		keys["output_validator_flags"] = im.checkerArgs(s)
-		keys["input_validator_flags"] = nil
+		keys["input_validator_flags"] = im.inputArgs(s)
 	}
 	return keys
 }
@@ -163,8 +164,8 @@ func (im *importer) legacyGroupKeys(s *settings) map[string]func(value) error {
 			return err
 		},
 		"output_validator_args": im.checkerArgs(s),
-		"input_validator_flags": nil,
-		"input_validator_args":  nil,
+		"input_validator_flags": im.inputArgs(s),
+		"input_validator_args":  im.inputArgs(s),
 		"on_reject":             nil,
 		"accept_score":          nil,
 		"reject_score":          nil,

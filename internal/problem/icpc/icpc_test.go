@@ -198,8 +198,10 @@ validator_flags: strict 3
 		t.Errorf("submissions (-want +got):\n%s", diff)
 	}
 	wantWarnings(t, m,
-		"submissions/partially_accepted/x.c: nothing says what it is meant to get, or what is said contradicts itself; left out",
-		"input_validators/ is kept, but the inputs are not validated by this version")
+		"submissions/partially_accepted/x.c: nothing says what it is meant to get, or what is said contradicts itself; left out")
+	if diff := cmp.Diff([]problem.Program{{Path: "input_validators/v.py", Language: "python3"}}, m.InputValidators); diff != "" {
+		t.Error(diff)
+	}
 }
 
 func TestArgumentsOfTheChecker(t *testing.T) {

@@ -189,6 +189,11 @@ func (im *importer) addTest(g *groups, base string, f *testFiles, isSample bool)
 	} else {
 		t.CheckerArgs = args
 	}
+	if im.files.first("input_validators") != "" || im.files.first("input_format_validators") != "" {
+		if t.InputArgs = s.inputArgs; im.conf.dialect == dialect2025 {
+			t.InputArgs = append(slices.Clone(s.inputArgs), s.args...)
+		}
+	}
 	im.m.Tests = append(im.m.Tests, t)
 	return nil
 }
