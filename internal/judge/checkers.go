@@ -24,9 +24,22 @@ const (
 	defaultCheckOutputBytes = 8 << 20
 )
 
-// scriptLanguage is the Checker.Language of checkers that bring executables
-// build and run instead of sources.
-const scriptLanguage = "script"
+// scriptLanguage is the language of programs that bring executables build and
+// run instead of sources.
+const scriptLanguage = problem.LanguageScript
+
+// packaged is a program of a package to build: its checker, or an input
+// validator.
+type packaged struct {
+	what     string // in messages
+	path     string // a source file or the sources' directory, relative to the package
+	language string
+}
+
+func checkerOf(pkg *problem.Package) packaged {
+	c := pkg.Manifest.Checker
+	return packaged{what: "checker", path: c.Program, language: c.Language}
+}
 
 // maxCachedCheckers bounds the built checkers kept on disk.
 const maxCachedCheckers = 64
@@ -144,13 +157,18 @@ func (e *Engine) buildChecker(ctx context.Context, box *lazyBox, pkg *problem.Pa
 	if err := makeDir(dir); err != nil {
 		return nil, asFault(ctx, err, "make directory for checker")
 	}
-	c := pkg.Manifest.Checker
+	return e.buildPackaged(ctx, box, pkg, checkerOf(pkg), dir)
+}
+
+// buildPackaged builds a program of a package below dir. A fault blamed on the
+// checker or the package says that the program is at fault.
+func (e *Engine) buildPackaged(ctx context.Context, box *lazyBox, pkg *problem.Package, c packaged, dir string) (*builtChecker, error) {
 	var b *builtChecker
 	var err error
-	if c.Language == scriptLanguage {
-		b, err = e.buildScript(ctx, box, pkg, dir)
+	if c.language == scriptLanguage {
+		b, err = e.buildScript(ctx, box, pkg, c, dir)
 	} else {
-		b, err = e.buildSources(ctx, box, pkg, dir)
+		b, err = e.buildSources(ctx, box, pkg, c, dir)
 	}
 	if err != nil {
 		return nil, err
@@ -169,32 +187,31 @@ func (e *Engine) buildChecker(ctx context.Context, box *lazyBox, pkg *problem.Pa
 	return b, nil
 }
 
-// buildSources compiles the checker's sources, or checks an interpreter's.
-func (e *Engine) buildSources(ctx context.Context, box *lazyBox, pkg *problem.Package, dir string) (*builtChecker, error) {
-	c := pkg.Manifest.Checker
-	lang, ok := e.cfg.Languages.Get(c.Language)
+// buildSources compiles a program's sources, or checks an interpreter's.
+func (e *Engine) buildSources(ctx context.Context, box *lazyBox, pkg *problem.Package, c packaged, dir string) (*builtChecker, error) {
+	lang, ok := e.cfg.Languages.Get(c.language)
 	if !ok {
-		return nil, faultf(BlameChecker, nil, "checker is written in %q, a language this worker does not have", c.Language)
+		return nil, faultf(BlameChecker, nil, "%s is written in %q, a language this worker does not have", c.what, c.language)
 	}
 	tools, err := e.toolchain(ctx, box, lang, placeKept)
 	if err != nil {
 		return nil, err
 	}
-	names := checkerSources(pkg, lang)
+	root, names := c.sources(pkg, lang)
 	if len(names) == 0 {
-		return nil, faultf(BlameChecker, nil, "no %s source in the package's directory %q", lang.ID, c.Program)
+		return nil, faultf(BlameChecker, nil, "no %s source in the package's directory %q", lang.ID, c.path)
 	}
 	sources := make([]string, len(names))
 	for i, name := range names {
 		sources[i] = sandbox.SourceDir + "/" + name
 	}
-	host := pkg.Path(c.Program)
+	host := pkg.Path(root)
 	b, err := e.build(ctx, box, lang, lang.Compile.Limits, append([]sandbox.Mount{{Host: host, Box: sandbox.SourceDir}}, tools.compile...), sources, dir)
 	if err != nil {
 		return nil, err
 	}
 	if !b.compile.OK {
-		return nil, faultf(BlameChecker, nil, "checker does not compile: %s", b.compile.Log)
+		return nil, faultf(BlameChecker, nil, "%s does not compile: %s", c.what, b.compile.Log)
 	}
 	memory := int64(defaultCheckMemoryBytes)
 	if l := pkg.Manifest.Limits; l.ValidationMemoryBytes > 0 {
@@ -204,7 +221,7 @@ func (e *Engine) buildSources(ctx context.Context, box *lazyBox, pkg *problem.Pa
 	if lang.Interpreted() {
 		entry := entryPoint(names, lang)
 		if entry == "" {
-			return nil, faultf(BlameChecker, nil, "checker has %d %s files in %q; name the one to start %s", len(names), lang.ID, c.Program, lang.Source)
+			return nil, faultf(BlameChecker, nil, "%s has %d %s files in %q; name the one to start %s", c.what, len(names), lang.ID, c.path, lang.Source)
 		}
 		program.Argv = lang.RunArgv(entry, memory)
 		program.Mounts = append([]sandbox.Mount{{Host: host, Box: sandbox.ProgramDir}}, tools.run...)
@@ -215,15 +232,19 @@ func (e *Engine) buildSources(ctx context.Context, box *lazyBox, pkg *problem.Pa
 	return &builtChecker{program: program, toolchain: tools.version}, nil
 }
 
-// checkerSources are the sources directly in the checker's directory.
-func checkerSources(pkg *problem.Package, lang *language.Language) (names []string) {
+// sources are the program's directory and the sources directly in it, or the
+// one file that it is.
+func (c packaged) sources(pkg *problem.Package, lang *language.Language) (root string, names []string) {
 	for _, f := range pkg.Manifest.Files {
-		if path.Dir(f.Path) == path.Clean(pkg.Manifest.Checker.Program) && lang.HasExtension(f.Path) {
+		if f.Path == c.path {
+			return path.Dir(c.path), []string{path.Base(c.path)}
+		}
+		if path.Dir(f.Path) == path.Clean(c.path) && lang.HasExtension(f.Path) {
 			names = append(names, path.Base(f.Path))
 		}
 	}
 	slices.Sort(names)
-	return names
+	return c.path, names
 }
 
 // entryPoint is the file that an interpreter starts.

@@ -25,17 +25,17 @@ const buildCommand = `cp -R ` + sandbox.SourceDir + `/. . && chmod -R u+w . && .
 
 // buildScript runs the executable build, if there is one, and expects an
 // executable run.
-func (e *Engine) buildScript(ctx context.Context, box *lazyBox, pkg *problem.Package, dir string) (*builtChecker, error) {
+func (e *Engine) buildScript(ctx context.Context, box *lazyBox, pkg *problem.Package, c packaged, dir string) (*builtChecker, error) {
 	program := checker.Program{Argv: []string{sandbox.ProgramDir + "/run"}, Env: scriptEnv}
-	src := pkg.Path(pkg.Manifest.Checker.Program)
+	src := pkg.Path(c.path)
 	if executable(filepath.Join(src, "build")) == nil {
-		if err := e.runBuildScript(ctx, box, src, dir); err != nil {
+		if err := e.runBuildScript(ctx, box, c.what, src, dir); err != nil {
 			return nil, err
 		}
 		src = dir
 	}
 	if err := executable(filepath.Join(src, "run")); err != nil {
-		return nil, faultf(BlameChecker, err, "checker has no executable file run")
+		return nil, faultf(BlameChecker, err, "%s has no executable file run", c.what)
 	}
 	program.Mounts = []sandbox.Mount{{Host: src, Box: sandbox.ProgramDir}}
 	return &builtChecker{program: program, toolchain: scriptLanguage}, nil
@@ -59,7 +59,7 @@ var scriptLimits = language.CompileLimits{
 	CPUMS: 60_000, WallMS: 180_000, MemoryBytes: 2 << 30, FileBytes: 128 << 20, DiskBytes: 512 << 20, Processes: 128,
 }
 
-func (e *Engine) runBuildScript(ctx context.Context, box *lazyBox, src, dir string) error {
+func (e *Engine) runBuildScript(ctx context.Context, box *lazyBox, what, src, dir string) error {
 	var log syncBuffer
 	res, err := box.Run(ctx, &sandbox.Spec{
 		Argv:    []string{"/usr/bin/sh", "-c", buildCommand},
@@ -73,7 +73,7 @@ func (e *Engine) runBuildScript(ctx context.Context, box *lazyBox, src, dir stri
 	})
 	defer closeFiles(res)
 	if err != nil {
-		return asFault(ctx, err, "run the checker's build script")
+		return asFault(ctx, err, "run the build script of the "+what)
 	}
 	why, err := compileFailure(res, scriptLimits)
 	if err != nil {
@@ -85,13 +85,13 @@ func (e *Engine) runBuildScript(ctx context.Context, box *lazyBox, src, dir stri
 		why = "what it built is " + strings.ReplaceAll(string(f.State), "_", " ")
 	}
 	if why != "" {
-		return faultf(BlameChecker, nil, "checker's build script failed: %s", joinLog(why, text))
+		return faultf(BlameChecker, nil, "build script of the %s failed: %s", what, joinLog(why, text))
 	}
 	if err := unpackBuilt(f.Content, dir); err != nil {
 		if os.IsPermission(err) || errors.Is(err, errBadBuilt) {
-			return faultf(BlameChecker, err, "checker's build script left something that can not be kept")
+			return faultf(BlameChecker, err, "build script of the %s left something that can not be kept", what)
 		}
-		return asFault(ctx, err, "keep the built checker")
+		return asFault(ctx, err, "keep the built "+what)
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -75,31 +76,13 @@ type Talk struct {
 // work; any other error is the runner's.
 func (p *Program) Check(ctx context.Context, box Runner, c Case) (Result, error) {
 	var stderr head
-	spec := &sandbox.Spec{
-		Argv: append(append(append([]string{}, p.Argv...),
-			boxInput, boxAnswer, sandbox.WorkDir+"/"+feedbackDir+"/"), c.Args...),
-		Env:    p.Env,
-		Mounts: append([]sandbox.Mount{{Host: c.Input, Box: boxInput}, {Host: c.Answer, Box: boxAnswer}}, p.Mounts...),
-		Dirs:   []string{feedbackDir},
-		Stdin:  c.Output,
-		Stderr: &stderr,
-		CopyOut: []sandbox.CopyOut{
-			{Path: feedbackDir + "/judgemessage.txt", MaxBytes: p.Limits.OutputBytes, Optional: true},
-			{Path: feedbackDir + "/teammessage.txt", MaxBytes: p.Limits.OutputBytes, Optional: true},
-		},
-		Limits: sandbox.Limits{
-			CPU:         p.Limits.CPU,
-			Wall:        WallOf(p.Limits.CPU),
-			MemoryBytes: p.Limits.MemoryBytes,
-			StdoutBytes: p.Limits.OutputBytes,
-			StderrBytes: p.Limits.OutputBytes,
-			FileBytes:   p.Limits.OutputBytes + 1, // reaching it is the box's sign for "over"
-			DiskBytes:   2*p.Limits.OutputBytes + 64<<20,
-			DiskInodes:  1024,
-			Processes:   64,
-			OpenFiles:   64,
-		},
-		Profile: sandbox.ProfileChecker,
+	spec := p.spec(append([]string{boxInput, boxAnswer, sandbox.WorkDir + "/" + feedbackDir + "/"}, c.Args...))
+	spec.Mounts = append([]sandbox.Mount{{Host: c.Input, Box: boxInput}, {Host: c.Answer, Box: boxAnswer}}, p.Mounts...)
+	spec.Dirs = []string{feedbackDir}
+	spec.Stdin, spec.Stderr = c.Output, &stderr
+	spec.CopyOut = []sandbox.CopyOut{
+		{Path: feedbackDir + "/judgemessage.txt", MaxBytes: p.Limits.OutputBytes, Optional: true},
+		{Path: feedbackDir + "/teammessage.txt", MaxBytes: p.Limits.OutputBytes, Optional: true},
 	}
 	name := "checker "
 	if t := c.Talk; t != nil {
@@ -120,7 +103,11 @@ func (p *Program) Check(ctx context.Context, box Runner, c Case) (Result, error)
 		}
 		return Result{}, err
 	}
-	if why := p.failed(res, spec.Limits.Wall); why != "" {
+	why := p.broke(res, spec.Limits.Wall)
+	if why == "" && res.ExitCode != exitAccepted && res.ExitCode != exitWrong {
+		why = fmt.Sprintf("ended with exit code %d; it must be %d (accepted) or %d (wrong answer)", res.ExitCode, exitAccepted, exitWrong)
+	}
+	if why != "" {
 		return Result{CPU: res.CPU}, &Failure{Message: withOutput(name+why, stderr.bytes)}
 	}
 	message, err := readMessages(res.Files, spec.CopyOut)
@@ -155,8 +142,59 @@ func NotStarted(err error) (*sandbox.Fault, bool) {
 	return nil, false
 }
 
-// failed says what the checker did wrong, or nothing.
-func (p *Program) failed(res sandbox.Result, wall time.Duration) string {
+// spec is a run of the program with arguments. Mounts and streams are the
+// caller's to complete.
+func (p *Program) spec(args []string) *sandbox.Spec {
+	return &sandbox.Spec{
+		Argv:   append(append([]string{}, p.Argv...), args...),
+		Env:    p.Env,
+		Mounts: p.Mounts,
+		Limits: sandbox.Limits{
+			CPU:         p.Limits.CPU,
+			Wall:        WallOf(p.Limits.CPU),
+			MemoryBytes: p.Limits.MemoryBytes,
+			StdoutBytes: p.Limits.OutputBytes,
+			StderrBytes: p.Limits.OutputBytes,
+			FileBytes:   p.Limits.OutputBytes + 1, // reaching it is the box's sign for "over"
+			DiskBytes:   2*p.Limits.OutputBytes + 64<<20,
+			DiskInodes:  1024,
+			Processes:   64,
+			OpenFiles:   64,
+		},
+		Profile: sandbox.ProfileChecker,
+	}
+}
+
+// Validate runs an input validator once on an input, open for reading at its
+// start. It accepts by the exit code of an accepting checker; whatever else it
+// does is a refusal, with what it wrote. An error is the runner's.
+func (p *Program) Validate(ctx context.Context, box Runner, input *os.File, args []string) (Result, error) {
+	var said head
+	spec := p.spec(args)
+	spec.Stdin, spec.Stdout, spec.Stderr = input, &said, &said
+	res, err := box.Run(ctx, spec)
+	if err != nil {
+		if fault, ok := NotStarted(err); ok {
+			return Result{Message: fmt.Sprintf("it can not be started: %v", fault.Err)}, nil
+		}
+		return Result{}, err
+	}
+	why := p.broke(res, spec.Limits.Wall)
+	switch {
+	case why != "":
+		why = "it " + why
+	case res.ExitCode == exitAccepted:
+		return Result{Accepted: true}, nil
+	case res.ExitCode == exitWrong:
+		why = "refused"
+	default:
+		why = fmt.Sprintf("it ended with exit code %d; a validator accepts with %d", res.ExitCode, exitAccepted)
+	}
+	return Result{Message: withOutput(why, said.bytes)}, nil
+}
+
+// broke says which limit or signal ended the program, or nothing.
+func (p *Program) broke(res sandbox.Result, wall time.Duration) string {
 	switch {
 	case res.Fired == sandbox.LimitOutput:
 		return fmt.Sprintf("wrote more than %d bytes", p.Limits.OutputBytes)
@@ -170,8 +208,6 @@ func (p *Program) failed(res sandbox.Result, wall time.Duration) string {
 		return fmt.Sprintf("was ended by the limit %q", res.Fired)
 	case res.Signal != 0:
 		return fmt.Sprintf("was ended by signal %d", res.Signal)
-	case res.ExitCode != exitAccepted && res.ExitCode != exitWrong:
-		return fmt.Sprintf("ended with exit code %d; it must be %d (accepted) or %d (wrong answer)", res.ExitCode, exitAccepted, exitWrong)
 	}
 	return ""
 }
@@ -208,10 +244,15 @@ func withOutput(message string, output []byte) string {
 	return message
 }
 
-// head keeps the first bytes written to it.
-type head struct{ bytes []byte }
+// head keeps the first bytes written to it, by two streams at once if need be.
+type head struct {
+	mu    sync.Mutex
+	bytes []byte
+}
 
 func (h *head) Write(b []byte) (int, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	h.bytes = append(h.bytes, b[:min(len(b), maxStderrBytes-len(h.bytes))]...)
 	return len(b), nil
 }
