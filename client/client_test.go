@@ -76,12 +76,19 @@ func TestEachCallUsesItsMethodPathAndHeaders(t *testing.T) {
 			seen{"POST", "/v1/submissions/9/cancel", auth, "", "", ""},
 		},
 		"problem import": {
-			func() error { _, err := c.ProblemImport(ctx, "sum", strings.NewReader("PK")); return err },
-			seen{"POST", "/v1/problems?name=sum", auth, "", "application/zip", "PK"},
+			func() error {
+				_, err := c.ProblemImport(ctx, Import{Name: "sum", Verify: "none", Reason: "known good"}, strings.NewReader("PK"))
+				return err
+			},
+			seen{"POST", "/v1/problems?name=sum&reason=known+good&verify=none", auth, "", "application/zip", "PK"},
 		},
 		"problem get": {
 			func() error { _, err := c.ProblemGet(ctx, "sum"); return err },
 			seen{"GET", "/v1/problems/sum", auth, "", "", ""},
+		},
+		"problem report": {
+			func() error { _, err := c.ProblemReport(ctx, "sum", 7, 25*time.Second); return err },
+			seen{"GET", "/v1/problems/sum/report?id=7&wait=25s", auth, "", "", ""},
 		},
 		"problem list": {func() error { _, err := c.ProblemList(ctx, "", 0); return err }, seen{"GET", "/v1/problems", auth, "", "", ""}},
 		"languages":    {func() error { _, err := c.LanguageList(ctx); return err }, seen{"GET", "/v1/languages", auth, "", "", ""}},

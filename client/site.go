@@ -104,16 +104,43 @@ func (c *Client) RunCancel(ctx context.Context, id int64) (*gavelapi.Run, error)
 	})
 }
 
-// ProblemImport publishes a package from a zip file. name may be empty: the
-// package then names itself. Importing the same content again changes nothing.
-func (c *Client) ProblemImport(ctx context.Context, name string, zip io.Reader) (*gavelapi.ProblemInfo, error) {
+// Import says how a package is imported; the zero value does by default.
+type Import struct {
+	Name   string // "" lets the package name itself
+	Verify string // gavelapi.VerifyAll, the default, VerifyData or VerifyNone
+	Reason string // of VerifyNone, for the audit trail
+}
+
+// ProblemImport hands in a package as a zip file. Unless it is not to be
+// verified, it is published later, when workers have verified it: Preparation of
+// the answer says what is going on, ProblemReport waits for it. Importing the
+// same content again changes nothing.
+func (c *Client) ProblemImport(ctx context.Context, in Import, zip io.Reader) (*gavelapi.ProblemInfo, error) {
 	q := url.Values{}
-	if name != "" {
-		q.Set("name", name)
+	for key, value := range map[string]string{"name": in.Name, "verify": in.Verify, "reason": in.Reason} {
+		if value != "" {
+			q.Set(key, value)
+		}
 	}
 	return get[gavelapi.ProblemInfo](ctx, c, request{
 		op: "problem import", method: http.MethodPost, path: "/v1/problems", query: q,
 		body: zip, ctype: "application/zip", limit: defaultImportLimit,
+	})
+}
+
+// ProblemReport reads what was found when a package was prepared: of a
+// problem's newest import (id 0) or of another one. With a wait the answer is
+// held until the preparation has ended or gone on.
+func (c *Client) ProblemReport(ctx context.Context, name string, id int64, wait time.Duration) (*gavelapi.PreparationReport, error) {
+	q := url.Values{}
+	if id != 0 {
+		q.Set("id", strconv.FormatInt(id, 10))
+	}
+	if wait > 0 {
+		q.Set("wait", wait.String())
+	}
+	return get[gavelapi.PreparationReport](ctx, c, request{
+		op: "problem report", method: http.MethodGet, path: "/v1/problems/" + url.PathEscape(name) + "/report", query: q, limit: wait + 3*c.timeout,
 	})
 }
 

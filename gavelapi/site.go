@@ -120,19 +120,22 @@ type SubmissionList struct {
 	Next        string       `json:"next,omitempty" doc:"cursor of the next page"`
 }
 
-// ProblemInfo is a published problem.
+// ProblemInfo is a problem: its live version, or, as long as none was published
+// (version 0), the package of its newest import.
 type ProblemInfo struct {
-	Name          string    `json:"name"`
-	Title         string    `json:"title"`
-	PackageDigest string    `json:"package_digest"`
-	Version       int       `json:"version" doc:"counts publications of this problem"`
-	Format        string    `json:"format" doc:"e.g. icpc-2025-09, icpc-legacy"`
-	Tests         int       `json:"tests"`
-	CPUMS         int64     `json:"cpu_ms"`
-	MemoryBytes   int64     `json:"memory_bytes"`
-	SizeBytes     int64     `json:"size_bytes"`
-	PublishedAt   time.Time `json:"published_at"`
-	Warnings      []string  `json:"warnings,omitempty"`
+	Name          string     `json:"name"`
+	Title         string     `json:"title"`
+	PackageDigest string     `json:"package_digest" doc:"of the live version, empty when none is published yet"`
+	Version       int        `json:"version" doc:"counts publications of this problem; 0 when none is published yet"`
+	Format        string     `json:"format" doc:"e.g. icpc-2025-09, icpc-legacy"`
+	Tests         int        `json:"tests"`
+	CPUMS         int64      `json:"cpu_ms"`
+	MemoryBytes   int64      `json:"memory_bytes"`
+	SizeBytes     int64      `json:"size_bytes"`
+	PublishedAt   *time.Time `json:"published_at,omitempty"`
+	Warnings      []string   `json:"warnings,omitempty"`
+	// Preparation is that of the newest import.
+	Preparation *Preparation `json:"preparation,omitempty" doc:"what became of the newest import, or is becoming of it"`
 	// Unchanged is set in the answer to an import that brought what was already live.
 	Unchanged bool `json:"unchanged,omitempty"`
 }

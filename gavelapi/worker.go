@@ -36,7 +36,7 @@ type LanguageOffer struct {
 // arbiter that has just started knows it at once.
 type Capabilities struct {
 	Languages   []LanguageOffer `json:"languages"`
-	Features    []string        `json:"features,omitempty" doc:"e.g. interactive; run: leases of kind run"`
+	Features    []string        `json:"features,omitempty" doc:"e.g. interactive; run: leases of kind run; prepare: leases of kind prepare"`
 	MemoryBytes int64           `json:"memory_bytes" doc:"budget for the sum of limits in flight"`
 	Cores       int             `json:"cores"`
 	Arch        string          `json:"arch" doc:"e.g. amd64"`
@@ -78,7 +78,7 @@ type Directives struct {
 // sent the last heartbeat that was answered.
 type Lease struct {
 	JobID       int64  `json:"job_id"`
-	Kind        string `json:"kind" doc:"judge, rejudge or run"`
+	Kind        string `json:"kind" doc:"judge, rejudge, run or prepare"`
 	Attempt     int    `json:"attempt"`
 	LeaseToken  string `json:"lease_token" format:"uuid"`
 	LeaseGen    int64  `json:"lease_gen"`
@@ -98,6 +98,8 @@ type Lease struct {
 	StopRule      string      `json:"stop_rule" doc:"first or all; empty for a run"`
 	// Run is set for kind run, which has no submission, problem or package.
 	Run *LeaseRun `json:"run,omitempty"`
+	// Prepare is set for kind prepare, which has a package and no submission.
+	Prepare *LeasePrepare `json:"prepare,omitempty"`
 }
 
 // LeaseFile is a further file of a source.
@@ -168,25 +170,26 @@ type ResultRequest struct {
 	Report     Report `json:"report"`
 }
 
-// Report is the outcome of one attempt. Exactly one of Verdict, Run and Fault
-// is set.
+// Report is the outcome of one attempt. Exactly one of Verdict, Run, Prepare and
+// Fault is set.
 type Report struct {
-	Verdict     string       `json:"verdict,omitempty" doc:"AC, WA, TLE, MLE, OLE, RE or CE"`
-	Run         *RunReport   `json:"run,omitempty" doc:"of a lease of kind run"`
-	Fault       *Fault       `json:"fault,omitempty"`
-	CPUUS       int64        `json:"cpu_us" doc:"largest over the tests run"`
-	WallUS      int64        `json:"wall_us" doc:"largest over the tests run"`
-	MemoryBytes int64        `json:"memory_bytes" doc:"largest over the tests run"`
-	Compile     CompileInfo  `json:"compile"`
-	Tests       []TestResult `json:"tests"`
-	Limits      Limits       `json:"limits" doc:"as given in the lease"`
-	Provenance  Provenance   `json:"provenance"`
+	Verdict     string         `json:"verdict,omitempty" doc:"AC, WA, TLE, MLE, OLE, RE or CE"`
+	Run         *RunReport     `json:"run,omitempty" doc:"of a lease of kind run"`
+	Prepare     *PrepareReport `json:"prepare,omitempty" doc:"of a lease of kind prepare"`
+	Fault       *Fault         `json:"fault,omitempty"`
+	CPUUS       int64          `json:"cpu_us" doc:"largest over the tests run"`
+	WallUS      int64          `json:"wall_us" doc:"largest over the tests run"`
+	MemoryBytes int64          `json:"memory_bytes" doc:"largest over the tests run"`
+	Compile     CompileInfo    `json:"compile"`
+	Tests       []TestResult   `json:"tests"`
+	Limits      Limits         `json:"limits" doc:"as given in the lease"`
+	Provenance  Provenance     `json:"provenance"`
 }
 
-// One says whether exactly one of Verdict, Run and Fault is set.
+// One says whether exactly one of Verdict, Run, Prepare and Fault is set.
 func (r Report) One() bool {
 	n := 0
-	for _, set := range []bool{r.Verdict != "", r.Run != nil, r.Fault != nil} {
+	for _, set := range []bool{r.Verdict != "", r.Run != nil, r.Prepare != nil, r.Fault != nil} {
 		if set {
 			n++
 		}

@@ -99,11 +99,11 @@ func (a *Agent) Close() error {
 	return errors.Join(errs...)
 }
 
-// Run makes a worker of the machine. It fills in what the machine knows: Judge, Runner,
+// Run makes a worker of the machine. It fills in what the machine knows: Judge, Runner, Verifier,
 // Slots, Capabilities, CPUMeter, WatchDirs and CompileWall; run runs it. The
 // languages that are not proved yet are proved beside the work.
 func (a *Agent) Run(ctx context.Context, cfg worker.Config, run func(*worker.Worker) error) error {
-	cfg.Runner = a.engine
+	cfg.Runner, cfg.Verifier = a.engine, a.engine
 	cfg.Judge, cfg.Slots, cfg.Capabilities, cfg.OfferChanged, cfg.CPUMeter = a.engine, a.settings.Slots, a.capabilities, a.offers.changed, a.info.CPUMeter
 	cfg.WatchDirs = append(cfg.WatchDirs, a.settings.ScratchDir)
 	cfg.CompileWall = a.compileWall
@@ -128,7 +128,7 @@ func (a *Agent) compileWall(id string) time.Duration {
 
 func (a *Agent) capabilities() gavelapi.Capabilities {
 	return gavelapi.Capabilities{
-		Languages: a.offers.Now(), Features: []string{gavelapi.FeatureRun}, MemoryBytes: a.settings.MemoryBytes, Cores: runtime.GOMAXPROCS(0), Arch: runtime.GOARCH,
+		Languages: a.offers.Now(), Features: []string{gavelapi.FeatureRun, gavelapi.FeaturePrepare}, MemoryBytes: a.settings.MemoryBytes, Cores: runtime.GOMAXPROCS(0), Arch: runtime.GOARCH,
 		Build: buildinfo.Version, Kernel: a.info.Kernel, MemoryMeter: a.info.MemoryMeter, Sandbox: a.info.Layout, Weaker: a.info.Weaker,
 	}
 }

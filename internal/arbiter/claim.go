@@ -174,10 +174,10 @@ func (l *leadership) replay(ctx context.Context, workerID int64, request uuid.UU
 	for i, r := range rows {
 		granted[i] = (*storedb.GrantLeasesRow)(r)
 	}
-	runs := l.payloads(ctx, granted)
+	more := l.payloads(ctx, granted)
 	leases, size := []gavelapi.Lease{}, 0 // not nil: the id was used, even if nothing is left of it
 	for _, r := range granted {
-		lease, ok := l.a.leaseFor(r, *r.LeaseToken, runs)
+		lease, ok := l.a.leaseFor(r, *r.LeaseToken, more)
 		if size += payloadBytes(lease); !ok || size > maxClaimPayload {
 			continue
 		}

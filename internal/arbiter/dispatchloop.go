@@ -167,7 +167,7 @@ func (l *leadership) failPlan(plan []plannedGrant, err error) {
 }
 
 // settle registers what was granted and answers the waiters that got something.
-func (l *leadership) settle(plan []plannedGrant, rows []*storedb.GrantLeasesRow, runs map[int64]*storedb.RunPayloadsRow) {
+func (l *leadership) settle(plan []plannedGrant, rows []*storedb.GrantLeasesRow, more payloads) {
 	granted := make(map[int64]*storedb.GrantLeasesRow, len(rows))
 	for _, r := range rows {
 		granted[r.JobID] = r
@@ -190,7 +190,7 @@ func (l *leadership) settle(plan []plannedGrant, rows []*storedb.GrantLeasesRow,
 			job: g.job, registered: now, due: now.Add(l.a.cfg.Lease.Confirm),
 		})
 		l.a.watch.changed(subjectOf(r.Kind, r.SubmissionID, r.WorkID))
-		lease, ok := l.a.leaseFor(r, g.token, runs)
+		lease, ok := l.a.leaseFor(r, g.token, more)
 		if sizes[g.waiter] += payloadBytes(lease); !ok || sizes[g.waiter] > maxClaimPayload {
 			continue // not told of, it is not confirmed, and comes back at no cost
 		}
@@ -216,7 +216,7 @@ func (l *leadership) settle(plan []plannedGrant, rows []*storedb.GrantLeasesRow,
 
 // leaseFor puts a granted row into the words of the API; false when what it
 // needs beside the row is not there.
-func (a *Arbiter) leaseFor(r *storedb.GrantLeasesRow, token uuid.UUID, runs map[int64]*storedb.RunPayloadsRow) (gavelapi.Lease, bool) {
+func (a *Arbiter) leaseFor(r *storedb.GrantLeasesRow, token uuid.UUID, more payloads) (gavelapi.Lease, bool) {
 	lease := gavelapi.Lease{
 		JobID: r.JobID, Kind: r.Kind, Attempt: int(r.Attempts), LeaseToken: token.String(), LeaseGen: r.LeaseGen,
 		TTLMS:        a.cfg.Lease.TTL.Milliseconds(),
@@ -226,7 +226,11 @@ func (a *Arbiter) leaseFor(r *storedb.GrantLeasesRow, token uuid.UUID, runs map[
 		Problem: r.Problem, PackageDigest: r.PackageDigest, StopRule: r.StopRule,
 	}
 	if r.Kind == kindRun {
-		ok := a.addRun(&lease, runs[r.WorkID])
+		ok := a.addRun(&lease, more.runs[r.WorkID])
+		return lease, ok
+	}
+	if r.Kind == kindPrepare {
+		ok := a.addPrepare(&lease, more.steps[r.WorkID])
 		return lease, ok
 	}
 	for i, name := range r.FileNames {

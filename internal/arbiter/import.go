@@ -1,6 +1,7 @@
 package arbiter
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -11,24 +12,32 @@ import (
 	"github.com/gavel-oj/gavel/internal/apperr"
 	"github.com/gavel-oj/gavel/internal/auth"
 	"github.com/gavel-oj/gavel/internal/blob"
+	"github.com/gavel-oj/gavel/internal/httpapi"
 	"github.com/gavel-oj/gavel/internal/problem"
 	"github.com/gavel-oj/gavel/internal/problem/importer"
 	"github.com/gavel-oj/gavel/internal/problem/intake"
+	"github.com/gavel-oj/gavel/internal/store"
 	"github.com/gavel-oj/gavel/internal/store/storedb"
 )
 
 // ImportProblem implements httpapi.Service: read and check, store the archive,
-// then publish in one transaction. Whatever fails, the version that was live
-// stays live; an archive that was stored before is found again by its digest.
-func (a *Arbiter) ImportProblem(ctx context.Context, p auth.Principal, name string, upload *os.File, size int64) (gavelapi.ProblemInfo, error) {
+// then have it prepared, or publish it. Whatever fails, the version that was
+// live stays live; an archive that was stored before is found again by its
+// digest.
+func (a *Arbiter) ImportProblem(ctx context.Context, p auth.Principal, in httpapi.Import, upload *os.File, size int64) (gavelapi.ProblemInfo, error) {
 	var none gavelapi.ProblemInfo
 	view, err := intake.OpenZip(upload, size)
 	if err != nil {
 		return none, err
 	}
 	defer view.Close()
-	manifest, files, err := importer.Import(ctx, view, importer.Options{Name: name})
+	manifest, files, err := importer.Import(ctx, view, importer.Options{Name: in.Name})
 	if err != nil {
+		return none, err
+	}
+	verify := cmp.Or(in.Verify, gavelapi.VerifyAll)
+	steps, err := a.prepareSteps(manifest, verify)
+	if err != nil && verify != gavelapi.VerifyNone {
 		return none, err
 	}
 	digest := problem.Digest(manifest)
@@ -45,15 +54,31 @@ func (a *Arbiter) ImportProblem(ctx context.Context, p auth.Principal, name stri
 		return none, unavailable(err, "store the limits of a package")
 	}
 	by := p.TokenID
-	unchanged, err := a.db.Publish(ctx, storedb.InsertPackageParams{
-		Digest: digest, Manifest: problem.Encode(manifest), SizeBytes: archived,
-	}, manifest.Name, title(manifest), &by)
+	done, err := a.db.Import(ctx, store.NewImport{
+		Package: storedb.InsertPackageParams{Digest: digest, Manifest: problem.Encode(manifest), SizeBytes: archived},
+		Name:    manifest.Name, Title: title(manifest), Verify: verify, Steps: steps, Features: prepareFeatures, TokenID: p.TokenID,
+		Audit: &storedb.InsertAuditParams{
+			TokenID: &by, Action: "problem.publish-unverified", Subject: manifest.Name, Reason: in.Reason,
+			Details: mustJSON(map[string]string{"package_digest": digest}),
+		},
+	})
 	if err != nil {
-		return none, unavailable(err, "publish a problem")
+		return none, unavailable(err, "import a problem")
 	}
+	if l := a.current.Load(); l != nil && len(done.Cancelled) > 0 {
+		l.mu.Lock()
+		for _, job := range done.Cancelled {
+			l.dropJob(job)
+		}
+		l.mu.Unlock()
+		l.poke()
+	}
+	a.offer(done.Jobs)
+	a.watch.changed(preparations)
 	info, err := a.Problem(ctx, manifest.Name)
-	info.Unchanged = unchanged
-	a.log.Info("problem imported", "problem", manifest.Name, "package_digest", digest, "tests", len(manifest.Tests), "unchanged", unchanged)
+	info.Unchanged = done.Unchanged
+	a.log.Info("problem imported", "problem", manifest.Name, "package_digest", digest, "tests", len(manifest.Tests), "verify", verify,
+		"preparation_id", done.PreparationID, "unchanged", done.Unchanged)
 	return info, err
 }
 

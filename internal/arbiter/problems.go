@@ -38,11 +38,25 @@ func (a *Arbiter) problemRow(ctx context.Context, name string) (*storedb.Problem
 
 // Problem implements httpapi.Service.
 func (a *Arbiter) Problem(ctx context.Context, name string) (gavelapi.ProblemInfo, error) {
-	row, err := a.problemRow(ctx, name)
+	p, prepared, err := a.preparation(ctx, name, 0)
 	if err != nil {
 		return gavelapi.ProblemInfo{}, err
 	}
-	return problemInfo(row)
+	row, err := a.problemRow(ctx, name)
+	switch {
+	case err == nil:
+		info, err := problemInfo(&storedb.ListProblemsRow{
+			Name: row.Name, Title: row.Title, Version: row.Version, PackageDigest: row.PackageDigest,
+			PublishedAt: &row.PublishedAt, Manifest: row.Manifest, SizeBytes: row.SizeBytes,
+		})
+		info.Preparation = p
+		return info, err
+	case apperr.CodeOf(err) != apperr.NotFound || p == nil:
+		return gavelapi.ProblemInfo{}, err
+	}
+	info, err := problemInfo(&storedb.ListProblemsRow{Name: p.Problem, Title: prepared.Title, Manifest: prepared.Manifest, SizeBytes: prepared.SizeBytes})
+	info.Preparation = p
+	return info, err
 }
 
 // Problems implements httpapi.Service. The cursor is the last name of the page before.
@@ -57,16 +71,21 @@ func (a *Arbiter) Problems(ctx context.Context, cursor string, limit int) (gavel
 		list.Next = rows[limit-1].Name
 	}
 	for _, row := range rows {
-		info, err := problemInfo((*storedb.ProblemByNameRow)(row))
+		info, err := problemInfo(row)
 		if err != nil {
 			return list, err
+		}
+		if row.PreparationID != 0 {
+			if info.Preparation, _, err = a.preparation(ctx, row.Name, row.PreparationID); err != nil {
+				return list, err
+			}
 		}
 		list.Problems = append(list.Problems, info)
 	}
 	return list, nil
 }
 
-func problemInfo(row *storedb.ProblemByNameRow) (gavelapi.ProblemInfo, error) {
+func problemInfo(row *storedb.ListProblemsRow) (gavelapi.ProblemInfo, error) {
 	m, err := readManifest(row.Manifest)
 	if err != nil {
 		return gavelapi.ProblemInfo{}, err
@@ -74,7 +93,7 @@ func problemInfo(row *storedb.ProblemByNameRow) (gavelapi.ProblemInfo, error) {
 	return gavelapi.ProblemInfo{
 		Name: row.Name, Title: row.Title, PackageDigest: row.PackageDigest, Version: int(row.Version), Format: m.Format,
 		Tests: len(m.Tests), CPUMS: m.Limits.CPUMS, MemoryBytes: m.Limits.MemoryBytes, SizeBytes: row.SizeBytes,
-		PublishedAt: row.PublishedAt.UTC(), Warnings: m.Warnings,
+		PublishedAt: utc(row.PublishedAt), Warnings: m.Warnings,
 	}, nil
 }
 

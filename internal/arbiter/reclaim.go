@@ -100,6 +100,9 @@ func (l *leadership) reclaim(ctx context.Context) error {
 			})
 		}
 		l.a.log.Error("system error: attempts used up by lost leases", "job_id", r.JobID, "kind", r.Kind, "submission_id", r.SubmissionID, "work_id", r.WorkID)
+		if r.Kind == kindPrepare {
+			l.a.stepEnded(ctx, r.WorkID)
+		}
 		l.a.watch.changed(subjectOf(r.Kind, r.SubmissionID, r.WorkID))
 	}
 	return nil

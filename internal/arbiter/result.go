@@ -99,6 +99,9 @@ func (a *Arbiter) record(ctx context.Context, l *leadership, p auth.Principal, h
 	if report.Run != nil {
 		return a.recordRun(ctx, l, p, h, report)
 	}
+	if report.Prepare != nil {
+		return a.recordStep(ctx, l, p, h, report)
+	}
 	ok, err := a.results.call(ctx, resultInput{jobID: h.jobID, workerID: p.WorkerID, token: h.token, report: report})
 	if err != nil || !ok {
 		return false, err
@@ -179,6 +182,9 @@ func (a *Arbiter) recordFault(ctx context.Context, l *leadership, p auth.Princip
 	})
 	l.failed(known, health.Faulted, fault.Blame, fault.Message)
 	l.finish(h.token, h.jobID)
+	if h.kind == kindPrepare {
+		a.stepEnded(ctx, h.workID)
+	}
 	a.watch.changed(h.subject())
 	return true, nil
 }

@@ -264,29 +264,47 @@ func (a *Arbiter) CancelRun(ctx context.Context, p auth.Principal, id int64) (ga
 	return run, apperr.New(apperr.Conflict, "read its result instead", "run %d is final already: %s", id, run.State)
 }
 
-// payloads reads what the workers of granted runs need; grants without runs
-// cost nothing here. Without its payload a lease is not told to its worker, and
-// comes back as one that was not delivered.
-func (l *leadership) payloads(ctx context.Context, rows []*storedb.GrantLeasesRow) map[int64]*storedb.RunPayloadsRow {
-	var ids []int64
+// payloads are what the workers of granted jobs need beside their rows, by the
+// ids of the work.
+type payloads struct {
+	runs  map[int64]*storedb.RunPayloadsRow
+	steps map[int64]*storedb.PreparePayloadsRow
+}
+
+// payloads reads them; grants of judgings alone cost nothing here. Without its
+// payload a lease is not told to its worker, and comes back as one that was not
+// delivered.
+func (l *leadership) payloads(ctx context.Context, rows []*storedb.GrantLeasesRow) (more payloads) {
+	var runs, steps []int64
 	for _, r := range rows {
-		if r.Kind == kindRun {
-			ids = append(ids, r.WorkID)
+		switch r.Kind {
+		case kindRun:
+			runs = append(runs, r.WorkID)
+		case kindPrepare:
+			steps = append(steps, r.WorkID)
 		}
 	}
-	if ids == nil {
-		return nil
+	if runs != nil {
+		found, err := l.a.q.RunPayloads(ctx, l.a.db.Pool, runs)
+		if err != nil {
+			l.a.log.Warn("reading granted runs failed; they are granted again later", "runs", len(runs), "error", err)
+		}
+		more.runs = make(map[int64]*storedb.RunPayloadsRow, len(found))
+		for _, r := range found {
+			more.runs[r.ID] = r
+		}
 	}
-	found, err := l.a.q.RunPayloads(ctx, l.a.db.Pool, ids)
-	if err != nil {
-		l.a.log.Warn("reading granted runs failed; they are granted again later", "runs", len(ids), "error", err)
-		return nil
+	if steps != nil {
+		found, err := l.a.q.PreparePayloads(ctx, l.a.db.Pool, steps)
+		if err != nil {
+			l.a.log.Warn("reading granted steps of preparations failed; they are granted again later", "steps", len(steps), "error", err)
+		}
+		more.steps = make(map[int64]*storedb.PreparePayloadsRow, len(found))
+		for _, r := range found {
+			more.steps[r.ID] = r
+		}
 	}
-	runs := make(map[int64]*storedb.RunPayloadsRow, len(found))
-	for _, r := range found {
-		runs[r.ID] = r
-	}
-	return runs
+	return more
 }
 
 // addRun puts a run's payload into its lease.

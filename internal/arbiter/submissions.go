@@ -29,6 +29,9 @@ func (a *Arbiter) CreateSubmission(ctx context.Context, p auth.Principal, key st
 	}
 	row, err := a.problemRow(ctx, n.Problem)
 	if e, ok := errors.AsType[*apperr.Error](err); ok && e.Code == apperr.NotFound {
+		if why, ok := errors.AsType[*apperr.Error](a.notPublished(ctx, n.Problem)); ok {
+			e = why
+		}
 		return none, false, e.At("body.problem")
 	}
 	if err != nil {

@@ -2,18 +2,24 @@ package arbiter
 
 import "sync"
 
-// subject is what a reader can wait for: a submission, or a run.
+// subject is what a reader can wait for: a submission, a run, or (without an
+// id: they are few) any preparation.
 type subject struct {
-	run bool
-	id  int64
+	run, preparation bool
+	id               int64
 }
 
 func submission(id int64) subject { return subject{id: id} }
 
+var preparations = subject{preparation: true}
+
 // subjectOf is that of a job: whose state it changes.
 func subjectOf(kind string, submissionID, workID int64) subject {
-	if kind == kindRun {
+	switch kind {
+	case kindRun:
 		return subject{run: true, id: workID}
+	case kindPrepare:
+		return preparations
 	}
 	return submission(submissionID)
 }

@@ -50,6 +50,9 @@ func (l *leadership) writeDownLoop(ctx context.Context) error {
 			if _, err := l.a.q.EndOrphanedRuns(ctx, l.a.db.Pool, lost); err != nil && ctx.Err() == nil {
 				l.a.log.Warn("ending orphaned runs failed", "error", err)
 			}
+			if err := l.a.settleAll(ctx); err != nil && ctx.Err() == nil {
+				l.a.log.Warn("taking preparations on failed", "error", err)
+			}
 		}
 		if now := l.a.clock.Now(); now.Sub(cleaned) > time.Hour {
 			cleaned = now

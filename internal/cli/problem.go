@@ -15,21 +15,28 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/gavel-oj/gavel/client"
 	"github.com/gavel-oj/gavel/gavelapi"
 	"github.com/gavel-oj/gavel/internal/problem/intake"
 )
 
 // ProblemCmd is `gavel problem`.
 type ProblemCmd struct {
-	Import ProblemImportCmd `cmd:"" help:"Publish a problem package: a directory or a zip."`
-	List   ProblemListCmd   `cmd:"" help:"List published problems."`
+	Import ProblemImportCmd `cmd:"" help:"Have a problem package, a directory or a zip, verified by workers and then published."`
+	List   ProblemListCmd   `cmd:"" help:"List problems."`
 	Show   ProblemShowCmd   `cmd:"" help:"Show one problem."`
+	Report ProblemReportCmd `cmd:"" help:"Show what was found when a problem's package was prepared."`
 }
 
 // ProblemImportCmd is `gavel problem import`.
 type ProblemImportCmd struct {
 	Path string `arg:"" help:"Directory or zip file of the package."`
 	Name string `placeholder:"NAME" help:"Publish under this name; by default that of the directory."`
+
+	NoWait          bool   `name:"no-wait" help:"Return at once; the package is published when it is verified."`
+	SkipSubmissions bool   `name:"skip-submissions" xor:"verify" help:"Do not judge the submissions that the package declares."`
+	NoVerify        bool   `name:"no-verify" xor:"verify" help:"Publish at once what nobody has verified; written to the audit trail."`
+	Reason          string `placeholder:"TEXT" help:"Why it is not verified, for the audit trail."`
 }
 
 var goodName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,63}$`)
@@ -38,6 +45,9 @@ var goodName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,63}$`)
 func (cmd *ProblemImportCmd) Run(app *App) error {
 	if cmd.Name != "" && !goodName.MatchString(cmd.Name) {
 		return usage("use lower-case letters, digits, dot, dash and underscore, at most 64", "--name %s cannot be the name of a problem", cmd.Name)
+	}
+	if cmd.Reason != "" && !cmd.NoVerify {
+		return usage("leave it out", "--reason is for the audit trail, where only --no-verify is written")
 	}
 	st, err := os.Stat(cmd.Path)
 	if err != nil {
@@ -70,7 +80,14 @@ func (cmd *ProblemImportCmd) Run(app *App) error {
 	live := &liveLine{app: app}
 	defer live.clear()
 	up := &upload{ReadCloser: body, live: live, path: cmd.Path}
-	info, err := c.ProblemImport(app.Ctx, name, up)
+	in := client.Import{Name: name, Reason: cmd.Reason}
+	switch {
+	case cmd.NoVerify:
+		in.Verify = gavelapi.VerifyNone
+	case cmd.SkipSubmissions:
+		in.Verify = gavelapi.VerifyData
+	}
+	info, err := c.ProblemImport(app.Ctx, in, up)
 	live.clear()
 	// What went wrong on this side explains what the other side saw of it.
 	if local := up.failure(); local != nil && app.Ctx.Err() == nil {
@@ -90,7 +107,7 @@ func (cmd *ProblemImportCmd) Run(app *App) error {
 	if info.Unchanged {
 		app.note("%s is unchanged: this package is live already", info.Name)
 	}
-	return app.printProblems([]gavelapi.ProblemInfo{*info}, info)
+	return cmd.imported(app, c, info)
 }
 
 // zipStream zips a directory while it is being sent.
@@ -188,7 +205,7 @@ func (cmd *ProblemListCmd) Run(app *App) error {
 		}
 	}
 	if len(all.Problems) == 0 && app.OutTerminal {
-		app.note("no problem is published yet; publish one with: gavel problem import DIRECTORY")
+		app.note("there is no problem yet; import one with: gavel problem import DIRECTORY")
 	}
 	return app.printProblems(all.Problems, all)
 }
@@ -217,12 +234,18 @@ func (cmd *ProblemShowCmd) Run(app *App) error {
 	}
 	rows := [][2]string{
 		{"title", p.Title},
-		{"version", fmt.Sprintf("%d, published %s UTC", p.Version, p.PublishedAt.UTC().Format(time.DateTime))},
+		{"version", "none is published yet"},
 		{"limits", fmt.Sprintf("%d ms cpu, %s MiB", p.CPUMS, mib(p.MemoryBytes))},
 		{"tests", fmt.Sprint(p.Tests)},
 		{"format", p.Format},
 		{"size", size(p.SizeBytes)},
 		{"package", p.PackageDigest},
+	}
+	if p.PublishedAt != nil {
+		rows[1][1] = fmt.Sprintf("%d, published %s UTC", p.Version, p.PublishedAt.UTC().Format(time.DateTime))
+	}
+	if n := p.Preparation; n != nil {
+		rows = append(rows, [2]string{"import", fmt.Sprintf("%d: %s", n.ID, preparationLine(n))})
 	}
 	for _, w := range p.Warnings {
 		rows = append(rows, [2]string{"warning", w})
@@ -241,7 +264,12 @@ func (a *App) printProblems(list []gavelapi.ProblemInfo, whole any) error {
 		{name: "MiB", right: true, cell: func(p P) cell { return text(mib(p.MemoryBytes)) }},
 		{name: "SIZE", right: true, cell: func(p P) cell { return text(size(p.SizeBytes)) }},
 		{name: "FORMAT", wide: true, cell: func(p P) cell { return text(p.Format) }},
-		{name: "PUBLISHED (UTC)", wide: true, cell: func(p P) cell { return text(instant(p.PublishedAt)) }},
+		{name: "PUBLISHED (UTC)", wide: true, cell: func(p P) cell {
+			if p.PublishedAt == nil {
+				return text("not yet")
+			}
+			return text(instant(*p.PublishedAt))
+		}},
 		{name: "PACKAGE", wide: true, cell: func(p P) cell { return text(p.PackageDigest) }},
 	})
 }

@@ -170,7 +170,7 @@ func (b *bench) publish(t *testing.T) {
 	if err := zw.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.api.ProblemImport(t.Context(), "echo", &packed); err != nil {
+	if _, err := b.api.ProblemImport(t.Context(), client.Import{Name: "echo", Verify: gavelapi.VerifyNone}, &packed); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -20,7 +20,9 @@ import (
 )
 
 type importInput struct {
-	Name string `query:"name" maxLength:"64" pattern:"^[a-z0-9][a-z0-9._-]*$" patternDescription:"lower-case letters, digits, dot, dash and underscore, starting with a letter or digit" doc:"publish under this name instead of the package's own"`
+	Name   string `query:"name" maxLength:"64" pattern:"^[a-z0-9][a-z0-9._-]*$" patternDescription:"lower-case letters, digits, dot, dash and underscore, starting with a letter or digit" doc:"publish under this name instead of the package's own"`
+	Verify string `query:"verify" enum:"all,data,none" default:"all" doc:"how much workers verify before the package is published: everything; all but its declared submissions; nothing, which publishes it at once and is written to the audit trail"`
+	Reason string `query:"reason" maxLength:"500" doc:"why it is published without being verified, for the audit trail"`
 
 	r *http.Request
 }
@@ -35,13 +37,22 @@ type nameInput struct {
 	Name string `path:"name" maxLength:"64"`
 }
 
+type reportInput struct {
+	Name string `path:"name" maxLength:"64"`
+	ID   int64  `query:"id" minimum:"0" doc:"of the preparation; without it the newest"`
+	Wait string `query:"wait" maxLength:"16" example:"25s" doc:"hold the answer until the preparation has ended or gone on; at most 25s"`
+}
+
 func (s *server) problemRoutes() {
 	tags := []string{"problems"}
 	upload := policy{kinds: []auth.Kind{auth.Admin}, upload: true}
 	register(s, upload, huma.Operation{
 		OperationID: "import-problem", Method: http.MethodPost, Path: "/v1/problems", Tags: tags,
-		Summary: "Publish a problem package",
-		Description: "The body is the zip itself, not a form. Importing what is live already changes nothing and says unchanged. " +
+		Summary: "Import a problem package, to be published when it is verified",
+		Description: "The body is the zip itself, not a form. Workers build the package's programs, look at its inputs and answers, and judge its " +
+			"declared submissions; until that is done, and when it fails, the version before it stays live. The answer comes at once: " +
+			"preparation says what is going on, and GET /v1/problems/{name}/report what was found. The newest import of a problem supersedes one that is " +
+			"still being prepared. Importing what is live already changes nothing and says unchanged. " +
 			"The limit of the body is a setting of the server, 1 GiB by default.",
 		Errors: []int{http.StatusConflict, http.StatusUnsupportedMediaType, http.StatusUnprocessableEntity},
 		RequestBody: &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
@@ -64,6 +75,17 @@ func (s *server) problemRoutes() {
 	}, func(ctx context.Context, _ auth.Principal, in *nameInput) (*out[gavelapi.ProblemInfo], error) {
 		info, err := s.Service.Problem(ctx, in.Name)
 		return &out[gavelapi.ProblemInfo]{Body: info}, err
+	})
+	register(s, sites, huma.Operation{
+		OperationID: "get-problem-report", Method: http.MethodGet, Path: "/v1/problems/{name}/report", Tags: tags,
+		Summary: "Read what was found when a package was prepared", Errors: []int{http.StatusNotFound},
+	}, func(ctx context.Context, _ auth.Principal, in *reportInput) (*out[gavelapi.PreparationReport], error) {
+		wait, err := parseWait(in.Wait)
+		if err != nil {
+			return nil, err
+		}
+		rep, err := s.Service.PreparationReport(ctx, in.Name, in.ID, wait)
+		return &out[gavelapi.PreparationReport]{Body: rep}, err
 	})
 }
 
@@ -95,7 +117,7 @@ func (s *server) importProblem(ctx context.Context, p auth.Principal, in *import
 	case size == 0:
 		return nil, apperr.New(apperr.Malformed, "send the zip file as the body", "the body is empty")
 	}
-	info, err := s.Service.ImportProblem(ctx, p, in.Name, file, size)
+	info, err := s.Service.ImportProblem(ctx, p, Import{Name: in.Name, Verify: in.Verify, Reason: in.Reason}, file, size)
 	return &out[gavelapi.ProblemInfo]{Body: info}, err
 }
 

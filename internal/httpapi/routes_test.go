@@ -81,6 +81,7 @@ var everyRoute = []struct {
 	{"get-account", call{method: "GET", path: "/v1/accounts/ann", token: apitest.SiteToken}, 200, `"points":1`},
 	{"import-problem", call{method: "POST", path: "/v1/problems?name=new", token: apitest.AdminToken, body: "PK\x03\x04zip", header: map[string]string{"Content-Type": "application/zip"}}, 200, `"name":"new"`},
 	{"list-problems", call{method: "GET", path: "/v1/problems?limit=1", token: apitest.SiteToken}, 200, `"next":"at-1"`},
+	{"get-problem-report", call{method: "GET", path: "/v1/problems/new/report?id=31", token: apitest.SiteToken}, 200, `"steps":2`},
 	{"get-problem", call{method: "GET", path: "/v1/problems/aplusb", token: apitest.SiteToken}, 200, `"title":"A + B"`},
 	{"list-languages", call{method: "GET", path: "/v1/languages", token: apitest.SiteToken}, 200, `"id":"cpp17"`},
 	{"list-workers", call{method: "GET", path: "/v1/workers", token: apitest.AdminToken}, 200, `"name":"home-pc"`},
@@ -145,7 +146,7 @@ func TestRoutesRefuseTokensOfOtherKinds(t *testing.T) {
 	doc := r.document()
 	for _, c := range everyRoute {
 		path, _, _ := strings.Cut(c.call.path, "?")
-		path = strings.NewReplacer(apitest.Digest, "{digest}", "/1", "/{id}", "/2/", "/{id}/", "/ann", "/{user}", "aplusb", "{name}",
+		path = strings.NewReplacer(apitest.Digest, "{digest}", "/1", "/{id}", "/2/", "/{id}/", "/ann", "/{user}", "aplusb", "{name}", "problems/new/", "problems/{name}/",
 			"home-pc", "{name}", "server-1", "{name}", "pools/home", "pools/{name}", "lane/rejudge", "{kind}/{name}",
 			"webhooks/ops", "webhooks/{name}", "deliveries/6", "deliveries/{id}").Replace(path)
 		op, ok := doc.Paths[path][strings.ToLower(c.call.method)]

@@ -114,7 +114,7 @@ func (s *server) result(ctx context.Context, p auth.Principal, in *in[gavelapi.R
 		return nil, apperr.New(apperr.Invalid, "send the lease_token of the claim", "expected a UUID").At("body.lease_token")
 	}
 	if !in.Body.Report.One() {
-		return nil, apperr.New(apperr.Invalid, "a report is a verdict, the outcome of a run, or a fault", "exactly one of verdict, run and fault must be set").At("body.report")
+		return nil, apperr.New(apperr.Invalid, "a report is a verdict, the outcome of a run, the findings of a step of preparing, or a fault", "exactly one of verdict, run, prepare and fault must be set").At("body.report")
 	}
 	resp, err := s.Service.Result(ctx, p, in.Body)
 	return &out[gavelapi.ResultResponse]{Body: resp}, err

@@ -96,10 +96,14 @@ type Service interface {
 	// Account says what a user has solved.
 	Account(ctx context.Context, user string) (gavelapi.Account, error)
 
-	// ImportProblem publishes a package. The upload is an unlinked temporary
-	// file of size bytes at an arbitrary offset; the API closes it afterwards.
-	ImportProblem(ctx context.Context, p auth.Principal, name string, upload *os.File, size int64) (gavelapi.ProblemInfo, error)
+	// ImportProblem has a package prepared, or publishes it. The upload is an
+	// unlinked temporary file of size bytes at an arbitrary offset; the API
+	// closes it afterwards.
+	ImportProblem(ctx context.Context, p auth.Principal, in Import, upload *os.File, size int64) (gavelapi.ProblemInfo, error)
 	Problem(ctx context.Context, name string) (gavelapi.ProblemInfo, error)
+	// PreparationReport reads the report of a problem's newest import (id 0) or
+	// of another one, waiting as Submission does.
+	PreparationReport(ctx context.Context, name string, id int64, wait time.Duration) (gavelapi.PreparationReport, error)
 	Problems(ctx context.Context, cursor string, limit int) (gavelapi.ProblemList, error)
 	Languages(ctx context.Context) (gavelapi.LanguageList, error)
 	Workers(ctx context.Context) (gavelapi.WorkerList, error)
@@ -138,6 +142,13 @@ type Service interface {
 type PackageBlob struct {
 	io.ReadSeekCloser
 	Size int64
+}
+
+// Import says how a package is imported.
+type Import struct {
+	Name   string // "" lets the package name itself
+	Verify string // gavelapi.VerifyAll…; "" is everything
+	Reason string // of publishing what was not verified
 }
 
 // SubmissionFilter selects submissions; an empty field selects all. Cursor is

@@ -17,6 +17,8 @@ const (
 	maxMessage    = 4 << 10
 	maxName       = 256
 	maxTests      = 10_000
+	maxFindings   = 64
+	maxAllDetails = 32 << 10 // of the findings of one step together
 )
 
 const selfContradiction = "the worker's report contradicts itself: "
@@ -29,7 +31,7 @@ var verdicts = map[string]bool{"AC": true, "WA": true, "TLE": true, "MLE": true,
 // its host, so that a broken worker can neither pass a verdict nor lose one.
 func Tidy(kind string, r gavelapi.Report) gavelapi.Report {
 	if why := contradiction(kind, &r); why != "" {
-		r.Verdict, r.Run = "", nil
+		r.Verdict, r.Run, r.Prepare = "", nil, nil
 		r.Fault = &gavelapi.Fault{Blame: gavelapi.BlameHost, Message: selfContradiction + why}
 	}
 	var cut bool
@@ -52,6 +54,9 @@ func Tidy(kind string, r gavelapi.Report) gavelapi.Report {
 			run.Results[i] = t
 		}
 		r.Run = &run
+	}
+	if r.Prepare != nil {
+		r.Prepare = tidyFindings(r.Prepare)
 	}
 	tests := make([]gavelapi.TestResult, min(len(r.Tests), maxTests))
 	for i := range tests {
@@ -81,14 +86,18 @@ func Tidy(kind string, r gavelapi.Report) gavelapi.Report {
 
 func contradiction(kind string, r *gavelapi.Report) string {
 	switch {
-	case r.Fault != nil && (r.Verdict != "" || r.Run != nil):
+	case r.Fault != nil && (r.Verdict != "" || r.Run != nil || r.Prepare != nil):
 		return "it has both an outcome and a fault"
 	case r.Fault != nil:
 		return ""
 	case kind == KindRun:
 		return runContradiction(r)
+	case kind == KindPrepare:
+		return prepareContradiction(r)
 	case r.Run != nil:
 		return "it reports a run, and the lease is none"
+	case r.Prepare != nil:
+		return "it reports a step of preparing a package, and the lease is none"
 	case !verdicts[r.Verdict]:
 		return "it has neither a known verdict nor a fault"
 	case len(r.Tests) > maxTests:
@@ -142,7 +151,7 @@ var endings = map[string]bool{
 // runContradiction is contradiction for the report of a run's lease.
 func runContradiction(r *gavelapi.Report) string {
 	switch {
-	case r.Run == nil || r.Verdict != "":
+	case r.Run == nil || r.Verdict != "" || r.Prepare != nil:
 		return "the lease is a run, and it has no result of one"
 	case !r.Run.Compiled && len(r.Run.Results) > 0:
 		return "it did not compile and has results"

@@ -106,40 +106,49 @@ func splitFiles(files []SourceFile) (names []string, contents [][]byte) {
 	return names, contents
 }
 
-// Publish makes a package the live version of a problem. unchanged says that
-// it was live already; nothing is then written. manifest and size describe the
-// package, whose blob the caller has stored before.
+// Publish makes a package the live version of a problem without preparing it.
+// unchanged says that it was live already; nothing is then written. pkg
+// describes the package, whose blob the caller has stored before.
 func (db *DB) Publish(ctx context.Context, pkg storedb.InsertPackageParams, name, title string, by *int64) (unchanged bool, err error) {
 	err = db.InTx(ctx, func(tx pgx.Tx) error {
 		if _, err := db.Q.InsertPackage(ctx, tx, &pkg); err != nil {
 			return fmt.Errorf("insert package: %w", err)
 		}
-		id, err := db.Q.InsertProblem(ctx, tx, &storedb.InsertProblemParams{Name: name, Title: title, PackageDigest: pkg.Digest})
-		version := int32(1)
-		switch {
-		case IsNoRows(err): // the problem exists
-			live, err := db.Q.LockProblem(ctx, tx, name)
-			if err != nil {
-				return fmt.Errorf("lock problem: %w", err)
-			}
-			if live.PackageDigest == pkg.Digest {
-				unchanged = true
-				return nil
-			}
-			id, version = live.ID, live.Version+1
-			if err := db.Q.PublishProblem(ctx, tx, &storedb.PublishProblemParams{
-				Title: title, Version: version, PackageDigest: pkg.Digest, ID: id,
-			}); err != nil {
-				return fmt.Errorf("publish problem: %w", err)
-			}
-		case err != nil:
-			return fmt.Errorf("insert problem: %w", err)
-		}
-		return db.Q.InsertProblemVersion(ctx, tx, &storedb.InsertProblemVersionParams{
-			ProblemID: id, Version: version, PackageDigest: pkg.Digest, PublishedBy: by,
-		})
+		_, unchanged, err = db.publish(ctx, tx, pkg.Digest, name, title, by)
+		return err
 	})
 	return unchanged, err
+}
+
+// publish does it for a package that is there.
+func (db *DB) publish(ctx context.Context, tx pgx.Tx, digest, name, title string, by *int64) (version int32, unchanged bool, err error) {
+	id, err := db.Q.InsertProblem(ctx, tx, &storedb.InsertProblemParams{Name: name, Title: title, PackageDigest: digest})
+	version = 1
+	switch {
+	case IsNoRows(err): // the problem exists
+		live, err := db.Q.LockProblem(ctx, tx, name)
+		if err != nil {
+			return 0, false, fmt.Errorf("lock problem: %w", err)
+		}
+		if live.PackageDigest == digest {
+			return live.Version, true, nil
+		}
+		id, version = live.ID, live.Version+1
+		if err := db.Q.PublishProblem(ctx, tx, &storedb.PublishProblemParams{
+			Title: title, Version: version, PackageDigest: digest, ID: id,
+		}); err != nil {
+			return 0, false, fmt.Errorf("publish problem: %w", err)
+		}
+	case err != nil:
+		return 0, false, fmt.Errorf("insert problem: %w", err)
+	}
+	err = db.Q.InsertProblemVersion(ctx, tx, &storedb.InsertProblemVersionParams{
+		ProblemID: id, Version: version, PackageDigest: digest, PublishedBy: by,
+	})
+	if err != nil {
+		return 0, false, fmt.Errorf("insert version: %w", err)
+	}
+	return version, false, nil
 }
 
 // Enrol trades an invitation for a worker and its token, once. A used, expired

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net/http"
 	"path"
 	"time"
 
@@ -82,12 +83,23 @@ func await(ctx context.Context, api *client.Client, sub gavelapi.Submission) (*g
 	}
 }
 
-// importExamples publishes every example and submits what is in their
-// submissions folders, problem by problem.
+// importExamples imports every example, waits until all are published, and
+// submits what is in their submissions folders, problem by problem. Preparing
+// them leaves those out: each would be judged twice.
 func importExamples(ctx context.Context, problems []examples.Problem, api *client.Client) ([]Sample, error) {
+	names := make([]string, len(problems))
+	for i, p := range problems {
+		var err error
+		if names[i], err = importExample(ctx, p, api); err != nil {
+			return nil, fmt.Errorf("example %s: %w", p.Name, err)
+		}
+	}
 	var samples []Sample
-	for _, p := range problems {
-		got, err := importExample(ctx, p, api)
+	for i, p := range problems {
+		if err := awaitPublished(ctx, api, names[i]); err != nil {
+			return nil, fmt.Errorf("example %s: %w", p.Name, err)
+		}
+		got, err := submitExample(ctx, p, names[i], api)
 		if err != nil {
 			return nil, fmt.Errorf("example %s: %w", p.Name, err)
 		}
@@ -99,7 +111,51 @@ func importExamples(ctx context.Context, problems []examples.Problem, api *clien
 	return samples, nil
 }
 
-func importExample(ctx context.Context, p examples.Problem, api *client.Client) ([]Sample, error) {
+// importExample hands a package in and returns the name of its problem.
+func importExample(ctx context.Context, p examples.Problem, api *client.Client) (string, error) {
+	r, w := io.Pipe()
+	go func() {
+		zw := zip.NewWriter(w)
+		w.CloseWithError(errors.Join(zw.AddFS(p.FS), zw.Close()))
+	}()
+	info, err := api.ProblemImport(ctx, client.Import{Name: p.Name, Verify: gavelapi.VerifyData}, r)
+	r.CloseWithError(errors.New("the upload has ended"))
+	if err != nil {
+		return "", fmt.Errorf("import: %w", err)
+	}
+	return info.Name, nil
+}
+
+// awaitPublished waits for the end of a problem's preparation, if it has one.
+func awaitPublished(ctx context.Context, api *client.Client, name string) error {
+	for {
+		rep, err := api.ProblemReport(ctx, name, 0, 20*time.Second)
+		var after time.Duration
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case err != nil:
+			if p, ok := errors.AsType[*gavelapi.Problem](err); ok && p.Status == http.StatusNotFound {
+				return nil // live since before there were preparations
+			}
+			var again bool
+			if after, again = client.Temporary(err); !again {
+				return err
+			}
+			after = max(after, 200*time.Millisecond)
+		case rep.State == gavelapi.PreparationPublished:
+			return nil
+		case rep.State != gavelapi.PreparationPreparing:
+			return fmt.Errorf("it is not published: %s; gavel problem report %s says more", rep.Message, name)
+		}
+		if err := client.Sleep(ctx, after); err != nil {
+			return err
+		}
+	}
+}
+
+// submitExample hands in what a package declares.
+func submitExample(ctx context.Context, p examples.Problem, name string, api *client.Client) ([]Sample, error) {
 	view, err := intake.OpenFS(p.FS)
 	if err != nil {
 		return nil, err
@@ -109,16 +165,6 @@ func importExample(ctx context.Context, p examples.Problem, api *client.Client) 
 	if err != nil {
 		return nil, err
 	}
-	r, w := io.Pipe()
-	go func() {
-		zw := zip.NewWriter(w)
-		w.CloseWithError(errors.Join(zw.AddFS(p.FS), zw.Close()))
-	}()
-	_, err = api.ProblemImport(ctx, manifest.Name, r)
-	r.CloseWithError(errors.New("the upload has ended"))
-	if err != nil {
-		return nil, fmt.Errorf("import: %w", err)
-	}
 	samples := make([]Sample, 0, len(manifest.Submissions))
 	for _, e := range manifest.Submissions {
 		source, err := fs.ReadFile(view, e.Path)
@@ -126,12 +172,12 @@ func importExample(ctx context.Context, p examples.Problem, api *client.Client) 
 			return nil, err
 		}
 		sub, err := api.SubmissionCreate(ctx, gavelapi.NewSubmission{
-			Problem: manifest.Name, Language: e.Language, SourceBase64: source, SourceName: path.Base(e.Path), User: "examples",
+			Problem: name, Language: e.Language, SourceBase64: source, SourceName: path.Base(e.Path), User: "examples",
 		}, "")
 		if err != nil {
 			return nil, fmt.Errorf("submit %s: %w", e.Path, err)
 		}
-		samples = append(samples, Sample{Problem: manifest.Name, Path: e.Path, Language: e.Language, Expected: e.Expected, Submission: *sub})
+		samples = append(samples, Sample{Problem: name, Path: e.Path, Language: e.Language, Expected: e.Expected, Submission: *sub})
 	}
 	return samples, nil
 }

@@ -15,6 +15,7 @@ const (
 	comparatorWall   = 5 * time.Second
 	maxRunsPerTest   = 3
 	checkerBuildRuns = 1
+	scriptBuildWall  = 3 * time.Minute // of a program that the package builds itself
 )
 
 // wallBound is the longest that an honest judging can take: every limit of
@@ -40,4 +41,12 @@ func wallBound(l gavelapi.Limits, m problem.Manifest, compileWall, slack time.Du
 // runBound is wallBound for a run on so many inputs.
 func runBound(l gavelapi.Limits, inputs int, compileWall, slack time.Duration) time.Duration {
 	return slack + compileWall + perRunOverhead + time.Duration(inputs)*(time.Duration(l.WallUS)*time.Microsecond+perRunOverhead)
+}
+
+// lookBound is wallBound for a step of preparing that builds a program of the
+// package and runs it on every test, twice for the outputs that are empty.
+func lookBound(m problem.Manifest, compileWall, slack time.Duration) time.Duration {
+	build := max(compileWall, scriptBuildWall) + perRunOverhead
+	check := 3*time.Duration(m.Limits.ValidationCPUMS)*time.Millisecond + perRunOverhead
+	return slack + build + time.Duration(2*len(m.Tests))*max(check, comparatorWall)
 }

@@ -38,9 +38,10 @@ const (
 type Config struct {
 	Client   Arbiter
 	Judge    judge.Judge
-	Runner   judge.Runner // does leases of kind run; without one Capabilities must not name gavelapi.FeatureRun
-	StateDir string       // session, outbox and packages; one process at a time
-	State    *State       // StateDir already taken by the caller, who also closes it; or nil
+	Runner   judge.Runner   // does leases of kind run; without one Capabilities must not name gavelapi.FeatureRun
+	Verifier judge.Verifier // does leases of kind prepare; without one Capabilities must not name gavelapi.FeaturePrepare
+	StateDir string         // session, outbox and packages; one process at a time
+	State    *State         // StateDir already taken by the caller, who also closes it; or nil
 	Slots    int
 	// Capabilities is asked for each claim, so a worker may begin with what is
 	// ready and offer more as it becomes so. It must name a language from the

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gavel-oj/gavel/gavelapi"
 	"github.com/gavel-oj/gavel/internal/judge"
+	"github.com/gavel-oj/gavel/internal/problem"
 	"github.com/gavel-oj/gavel/internal/verdict"
 )
 
@@ -77,6 +78,27 @@ func (w *Worker) wireRun(l gavelapi.Lease, r *judge.RunReport, stages map[string
 	return out
 }
 
+// wireVerified turns a verifier's report into the wire form.
+func (w *Worker) wireVerified(l gavelapi.Lease, r *judge.VerifyReport, stages map[string]int64) gavelapi.Report {
+	out := gavelapi.Report{Limits: l.Limits, Provenance: w.provenance(l, stages)}
+	if r.Judged != nil {
+		out = w.wireReport(l, r.Judged, stages)
+		out.Verdict = ""
+	}
+	out.Tests = []gavelapi.TestResult{} // the finding says what there is to say
+	out.Prepare = &gavelapi.PrepareReport{Verdict: string(r.Verdict), Findings: make([]gavelapi.Finding, 0, len(r.Findings))}
+	for _, f := range r.Findings {
+		outcome := gavelapi.FindingOK
+		if f.Failed {
+			outcome = gavelapi.FindingFailed
+		}
+		out.Prepare.Findings = append(out.Prepare.Findings, gavelapi.Finding{
+			Step: f.Step, What: f.What, Outcome: outcome, Detail: f.Detail, TookUS: f.Took.Microseconds(),
+		})
+	}
+	return out
+}
+
 // faultReport is the wire form of an attempt that the system failed. What is
 // not a *judge.Fault is blamed on this machine: whatever it is, it is not the
 // user's.
@@ -138,6 +160,13 @@ func task(l gavelapi.Lease) judge.Task {
 func runTask(l gavelapi.Lease) judge.RunTask {
 	return judge.RunTask{
 		Source: l.Source, More: moreFiles(l), SourceName: l.SourceName, Language: l.Language, Inputs: l.Run.Inputs, Limits: limits(l),
+	}
+}
+
+// verifyTask is the same of a lease of kind prepare.
+func verifyTask(l gavelapi.Lease, pkg *problem.Package) judge.VerifyTask {
+	return judge.VerifyTask{
+		Package: pkg, Step: judge.VerifyStep(l.Prepare.Step), Path: l.Prepare.Path, Language: l.Language, Limits: limits(l),
 	}
 }
 

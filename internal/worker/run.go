@@ -11,6 +11,7 @@ import (
 
 	"github.com/gavel-oj/gavel/gavelapi"
 	"github.com/gavel-oj/gavel/internal/judge"
+	"github.com/gavel-oj/gavel/internal/problem"
 )
 
 // Why a run ends before its engine is done, besides errLost.
@@ -96,6 +97,9 @@ func (r *run) judge(ctx context.Context) (*gavelapi.Report, error) {
 		}
 	}()
 	lap("fetch")
+	if r.lease.Prepare != nil {
+		return r.verify(ctx, pkg, lap)
+	}
 
 	t := task(r.lease)
 	t.Package = pkg
@@ -135,6 +139,32 @@ func (r *run) try(ctx context.Context, lap func(string)) (*gavelapi.Report, erro
 		return nil, hostFault("the engine's answer is unusable", fmt.Errorf("%d results of %d inputs", len(rep.Results), len(t.Inputs)))
 	}
 	wire := r.w.wireRun(r.lease, rep, r.stages)
+	return &wire, nil
+}
+
+// verify does a lease of kind prepare.
+func (r *run) verify(ctx context.Context, pkg *problem.Package, lap func(string)) (*gavelapi.Report, error) {
+	if r.w.cfg.Verifier == nil {
+		return nil, hostFault("this worker does not prepare packages", errors.New("it did not offer to"))
+	}
+	t := verifyTask(r.lease, pkg)
+	r.show(&gavelapi.Progress{Phase: string(judge.PhaseCompiling), TestsTotal: len(pkg.Manifest.Tests)})
+	compile := r.w.cfg.CompileWall(t.Language)
+	bound := wallBound(r.lease.Limits, pkg.Manifest, compile, r.w.cfg.Slack)
+	if t.Step != judge.VerifySubmission {
+		bound = lookBound(pkg.Manifest, compile, r.w.cfg.Slack)
+	}
+	rep, err := evaluate(ctx, r, bound, func(progress func(judge.Progress)) (*judge.VerifyReport, error) {
+		return r.w.cfg.Verifier.Verify(ctx, t, progress)
+	})
+	lap("judge")
+	if err != nil {
+		return nil, err
+	}
+	if len(rep.Findings) == 0 {
+		return nil, hostFault("the engine's answer is unusable", errors.New("it has no findings"))
+	}
+	wire := r.w.wireVerified(r.lease, rep, r.stages)
 	return &wire, nil
 }
 

@@ -64,6 +64,7 @@ type Fake struct {
 	outcome  map[int64]string // verdict to come
 	keys     map[string]keyed
 	problems []gavelapi.ProblemInfo
+	prepared map[string]gavelapi.PreparationReport // by problem
 	rejudges []gavelapi.Rejudge
 	pools    []gavelapi.Pool
 	brakes   []gavelapi.Brake
@@ -81,6 +82,8 @@ type keyed struct {
 	hash string
 }
 
+var published = Epoch
+
 // New makes a Fake with two problems, five languages and two workers.
 func New() *Fake {
 	seen := Epoch.Add(time.Hour)
@@ -88,8 +91,8 @@ func New() *Fake {
 		outcome: map[int64]string{},
 		keys:    map[string]keyed{},
 		problems: []gavelapi.ProblemInfo{
-			{Name: "aplusb", Title: "A + B", PackageDigest: Digest, Version: 1, Format: "icpc-2025-09", Tests: 3, CPUMS: 1000, MemoryBytes: 256 << 20, SizeBytes: 4096, PublishedAt: Epoch},
-			{Name: "wide", Title: "A problem whose title is so long that no table could show the whole of it", PackageDigest: Digest, Version: 12, Format: "icpc-legacy", Tests: 120, CPUMS: 2500, MemoryBytes: 1 << 30, SizeBytes: 300 << 20, PublishedAt: Epoch},
+			{Name: "aplusb", Title: "A + B", PackageDigest: Digest, Version: 1, Format: "icpc-2025-09", Tests: 3, CPUMS: 1000, MemoryBytes: 256 << 20, SizeBytes: 4096, PublishedAt: &published},
+			{Name: "wide", Title: "A problem whose title is so long that no table could show the whole of it", PackageDigest: Digest, Version: 12, Format: "icpc-legacy", Tests: 120, CPUMS: 2500, MemoryBytes: 1 << 30, SizeBytes: 300 << 20, PublishedAt: &published},
 		},
 		Known: []gavelapi.LanguageInfo{
 			{ID: "c", Name: "C", Extensions: []string{"c"}, Versions: []string{"gcc 12.2.0"}},
@@ -234,8 +237,8 @@ func (f *Fake) OpenPackage(ctx context.Context, _ auth.Principal, digest string)
 }
 
 // ImportProblem implements httpapi.Service: anything that starts like a zip is
-// a package.
-func (f *Fake) ImportProblem(ctx context.Context, _ auth.Principal, name string, upload *os.File, size int64) (gavelapi.ProblemInfo, error) {
+// a package. Its preparation ends when somebody waits for it.
+func (f *Fake) ImportProblem(ctx context.Context, _ auth.Principal, in httpapi.Import, upload *os.File, size int64) (gavelapi.ProblemInfo, error) {
 	if err := f.enter(ctx, "ImportProblem"); err != nil {
 		return gavelapi.ProblemInfo{}, err
 	}
@@ -252,12 +255,25 @@ func (f *Fake) ImportProblem(ctx context.Context, _ auth.Principal, name string,
 	if !bytes.HasPrefix(data, []byte("PK")) {
 		return gavelapi.ProblemInfo{}, apperr.New(apperr.Invalid, "send a zip of the package directory", "the upload is not a zip file (it looks like text)")
 	}
-	if name == "" {
-		name = "unnamed"
-	}
-	info := gavelapi.ProblemInfo{Name: name, Title: "Imported", PackageDigest: digestOf(data), Version: 1, Format: "icpc-legacy", Tests: 2, CPUMS: 1000, MemoryBytes: 64 << 20, SizeBytes: size, PublishedAt: Epoch}
+	name := cmp.Or(in.Name, "unnamed")
+	info := gavelapi.ProblemInfo{Name: name, Title: "Imported", PackageDigest: digestOf(data), Version: 1, Format: "icpc-legacy", Tests: 2, CPUMS: 1000, MemoryBytes: 64 << 20, SizeBytes: size, PublishedAt: &published}
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	prepare := func() {
+		if in.Verify == gavelapi.VerifyNone {
+			return
+		}
+		info.Preparation = &gavelapi.Preparation{
+			ID: 31, Problem: name, PackageDigest: info.PackageDigest, Verify: in.Verify, State: gavelapi.PreparationPreparing,
+			Steps: 2, Waiting: "it is the next", CreatedAt: Epoch,
+		}
+		if f.prepared == nil {
+			f.prepared = map[string]gavelapi.PreparationReport{}
+		}
+		f.prepared[name] = gavelapi.PreparationReport{Preparation: *info.Preparation, Rows: []gavelapi.ReportRow{
+			{Finding: gavelapi.Finding{Step: gavelapi.StepChecker, Outcome: gavelapi.FindingWaiting, Detail: "it is the next"}},
+		}}
+	}
 	for i, p := range f.problems {
 		if p.Name != name {
 			continue
@@ -266,14 +282,49 @@ func (f *Fake) ImportProblem(ctx context.Context, _ auth.Principal, name string,
 			p.Unchanged = true
 			return p, nil
 		}
+		prepare()
 		info.Version = p.Version + 1
 		f.problems[i] = info
 		return info, nil
 	}
 	info.Warnings = []string{"submissions/accepted: no example submission"}
+	prepare()
 	f.problems = append(f.problems, info)
 	info.Warnings = slices.Clone(info.Warnings)
 	return info, nil
+}
+
+// PreparationReport implements httpapi.Service: of a problem that is called
+// broken something is wrong.
+func (f *Fake) PreparationReport(ctx context.Context, name string, id int64, wait time.Duration) (gavelapi.PreparationReport, error) {
+	if err := f.enter(ctx, "PreparationReport"); err != nil {
+		return gavelapi.PreparationReport{}, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	rep, ok := f.prepared[name]
+	if !ok || id != 0 && id != rep.ID {
+		return rep, apperr.New(apperr.NotFound, "gavel problem list shows the problems", "there is no such report of a problem%s", apperr.Named(name))
+	}
+	if wait == 0 || rep.State != gavelapi.PreparationPreparing {
+		return rep, nil
+	}
+	rep.State, rep.Waiting, rep.StepsDone, rep.FinishedAt, rep.Version = gavelapi.PreparationPublished, "", rep.Steps, &published, 1
+	rep.Rows = []gavelapi.ReportRow{
+		{Finding: gavelapi.Finding{Step: "answers", What: "2 tests", Outcome: gavelapi.FindingOK, TookUS: 1200}, Worker: "w-1"},
+		{Finding: gavelapi.Finding{Step: "submission", What: "submissions/accepted/a.cpp", Outcome: gavelapi.FindingOK, Detail: "AC, as declared", TookUS: 812_000}, Worker: "w-1"},
+	}
+	if name == "broken" {
+		rep.State, rep.Version, rep.Message = gavelapi.PreparationFailed, 0, "1 of 2 steps found something wrong with the package"
+		rep.Rows[1].Outcome, rep.Rows[1].Detail = gavelapi.FindingFailed, "WA, declared is AC: secret/02: 3 instead of 4"
+	}
+	f.prepared[name] = rep
+	for i := range f.problems {
+		if f.problems[i].Name == name {
+			f.problems[i].Preparation = &rep.Preparation
+		}
+	}
+	return rep, nil
 }
 
 // Problem implements httpapi.Service.

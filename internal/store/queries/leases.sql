@@ -161,6 +161,10 @@ with ended as (
          lease_gen = e.lease_gen, worker_id = sqlc.arg(worker_id)::bigint, finished_at = now(), expires_at = now() + r.keep
     from ended e where e.kind = 'run' and r.id = e.work_id and r.state = 'open'
   returning r.id
+), stepped as (
+  update preparation_steps p
+     set state = 'system_error', fault = @fault, lease_gen = e.lease_gen, worker_id = sqlc.arg(worker_id)::bigint, finished_at = now()
+    from ended e where e.kind = 'prepare' and p.id = e.work_id and p.state = 'open'
 ), closed as (
   update attempts a set outcome = 'failed', ended_at = now(), blame = @blame, message = @message
     from ended e where a.job_id = e.id and a.lease_gen = e.lease_gen
@@ -232,6 +236,9 @@ with dead as (
          finished_at = now(), expires_at = now() + r.keep
     from ended e where e.kind = 'run' and r.id = e.work_id and r.state = 'open'
   returning r.id
+), stepped as (
+  update preparation_steps p set state = 'system_error', fault = @fault, lease_gen = e.lease_gen, worker_id = e.worker_id, finished_at = now()
+    from ended e where e.kind = 'prepare' and p.id = e.work_id and p.state = 'open'
 ), closed as (
   update attempts a set outcome = 'expired', ended_at = now()
     from ended e where a.job_id = e.id and a.lease_gen = e.lease_gen

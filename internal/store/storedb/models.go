@@ -217,6 +217,39 @@ type Pool struct {
 	CreatedAt time.Time
 }
 
+type Preparation struct {
+	ID            int64
+	Problem       string
+	Title         string
+	PackageDigest string
+	Verify        string
+	State         string
+	Message       string
+	Fault         json.RawMessage
+	Version       *int32
+	CreatedBy     *int64
+	CreatedAt     time.Time
+	FinishedAt    *time.Time
+}
+
+type PreparationStep struct {
+	ID            int64
+	PreparationID int64
+	N             int32
+	Kind          string
+	Path          string
+	Language      string
+	Expected      string
+	Limits        json.RawMessage
+	State         string
+	Failed        bool
+	Findings      json.RawMessage
+	Fault         json.RawMessage
+	LeaseGen      *int64
+	WorkerID      *int64
+	FinishedAt    *time.Time
+}
+
 type Probe struct {
 	ID            int64
 	WorkerID      int64

@@ -70,9 +70,15 @@ func (q *Queries) InsertProblemVersion(ctx context.Context, db DBTX, arg *Insert
 }
 
 const listProblems = `-- name: ListProblems :many
-select p.id, p.name, p.title, p.version, p.package_digest, p.published_at, k.manifest, k.size_bytes
-  from problems p join packages k on k.digest = p.package_digest
- where p.name > $1::text order by p.name limit $2::int
+select n.name::text as name, coalesce(p.title, r.title, '') as title, coalesce(p.version, 0)::int as version, coalesce(p.package_digest, '') as package_digest,
+       p.published_at, k.manifest, k.size_bytes, coalesce(r.id, 0)::bigint as preparation_id
+  from (select a.name from problems a where a.name > $1::text
+        union
+        select b.problem from preparations b where b.problem > $1::text and b.state in ('preparing', 'failed')) n
+  left join problems p on p.name = n.name
+  left join lateral (select q.id, q.title, q.package_digest from preparations q where q.problem = n.name order by q.id desc limit 1) r on true
+  join packages k on k.digest = coalesce(p.package_digest, r.package_digest)
+ order by n.name limit $2::int
 `
 
 type ListProblemsParams struct {
@@ -81,16 +87,18 @@ type ListProblemsParams struct {
 }
 
 type ListProblemsRow struct {
-	ID            int64
 	Name          string
 	Title         string
 	Version       int32
 	PackageDigest string
-	PublishedAt   time.Time
+	PublishedAt   *time.Time
 	Manifest      json.RawMessage
 	SizeBytes     int64
+	PreparationID int64
 }
 
+// API. Names come from the published ones and from those that may yet be; what
+// the newest import of each is at stands beside it.
 func (q *Queries) ListProblems(ctx context.Context, db DBTX, arg *ListProblemsParams) ([]*ListProblemsRow, error) {
 	rows, err := db.Query(ctx, listProblems, arg.After, arg.Page)
 	if err != nil {
@@ -101,7 +109,6 @@ func (q *Queries) ListProblems(ctx context.Context, db DBTX, arg *ListProblemsPa
 	for rows.Next() {
 		var i ListProblemsRow
 		if err := rows.Scan(
-			&i.ID,
 			&i.Name,
 			&i.Title,
 			&i.Version,
@@ -109,6 +116,7 @@ func (q *Queries) ListProblems(ctx context.Context, db DBTX, arg *ListProblemsPa
 			&i.PublishedAt,
 			&i.Manifest,
 			&i.SizeBytes,
+			&i.PreparationID,
 		); err != nil {
 			return nil, err
 		}

@@ -254,7 +254,7 @@ func (a *Arbiter) result(w http.ResponseWriter, body []byte) {
 		reply(w, gavelapi.ResultResponse{Outcome: gavelapi.OutcomeDiscarded, Reason: gavelapi.LeaseUnknown})
 		return
 	}
-	if !rep.One() || rep.Fault == nil && (rep.Run != nil) != (l.job.Lease.Run != nil) || rep.Tests == nil || rep.Limits != l.job.Lease.Limits ||
+	if !rep.One() || rep.Fault == nil && ((rep.Run != nil) != (l.job.Lease.Run != nil) || (rep.Prepare != nil) != (l.job.Lease.Prepare != nil)) || rep.Tests == nil || rep.Limits != l.job.Lease.Limits ||
 		rep.Provenance.PackageDigest != l.job.Lease.PackageDigest || rep.Provenance.WorkerBuild == "" {
 		a.violate("job %d: report is not complete: %s", l.job.ID, body)
 	}
