@@ -143,7 +143,7 @@ func TestCheckerFaults(t *testing.T) {
 		{"no source", "cpp20", files{"checker/README": ""}, []string{"no cpp20 source", "checker"}},
 		{"two scripts, none to start with", "python3", files{"checker/a.py": "", "checker/b.py": ""}, []string{"main.py"}},
 		{"no run", "script", files{"checker/readme": ""}, []string{"no executable file run"}},
-		{"build fails", "script", files{"checker/build": "#!/bin/sh\necho broken >&2\nexit 1\n", "checker/run": ""}, []string{"build script failed", "broken"}},
+		{"build fails", "script", files{"checker/build": "#!/bin/sh\necho broken >&2\nexit 1\n", "checker/run": ""}, []string{"build script of the checker failed", "broken"}},
 		{"build leaves a link", "script", files{"checker/build": "#!/bin/sh\nln -s /etc/passwd x\n", "checker/run": ""}, []string{"only files and directories"}},
 		{"run without an interpreter line", "script", files{"checker/run": "exit 42\n"}, []string{"can not be started"}},
 		{"run with a missing interpreter", "script", files{"checker/run": "#!/usr/bin/none\n"}, []string{"can not be started"}},
