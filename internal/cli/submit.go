@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"net/http"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -94,7 +95,8 @@ func handIn[I, O any](ctx context.Context, in I, create func(context.Context, I,
 	return client.Retry(ctx, pause, func(ctx context.Context) (*O, error) {
 		return create(ctx, in, key)
 	}, func(err error, _ time.Duration) {
-		if tries++; tries >= 3 {
+		// A user with too much waiting has it in a few seconds, too.
+		if tries++; tries >= 3 || client.StatusOf(err) == http.StatusTooManyRequests {
 			stop(err)
 		}
 	})

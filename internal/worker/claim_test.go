@@ -204,6 +204,34 @@ func TestAllThatWaitedIsSentWhenTheArbiterIsBack(t *testing.T) {
 	})
 }
 
+// An arbiter that is back gives leases a grace of their TTL: no pause is longer.
+func TestAResultIsSentSeveralTimesInATTL(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		arb := arbitertest.New()
+		arb.TTL, arb.Heartbeat = 20*time.Second, 5*time.Second
+		digest := arb.AddPackage(t, "a", 1, 1)
+		away := false
+		arb.Fault = func(c arbitertest.Call) arbitertest.Fault {
+			if away = away || c.Op == "result"; away {
+				return arbitertest.Cut
+			}
+			return arbitertest.None
+		}
+		newRig(t, arb, takes(time.Second), nil).start()
+		arb.Submit(digest, gavelapi.Lease{})
+		sleep(t, 10*time.Minute)
+		calls := arb.Calls("result")
+		if len(calls) < 50 {
+			t.Errorf("%d tries in ten minutes", len(calls))
+		}
+		for i := range len(calls) - 1 {
+			if d := calls[i+1].At.Sub(calls[i].At); d > 10*time.Second {
+				t.Errorf("a pause of %v", d)
+			}
+		}
+	})
+}
+
 func TestArbiterThatIsNotThereAtStartIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		arb := arbitertest.New()

@@ -23,6 +23,7 @@ type entry struct {
 	JobID        int64           `json:"job_id"`
 	LeaseGen     int64           `json:"lease_gen"`
 	SubmissionID int64           `json:"submission_id"`
+	TTLMS        int64           `json:"ttl_ms,omitempty"` // of the lease
 	Report       gavelapi.Report `json:"report"`
 }
 

@@ -37,7 +37,7 @@ func (w *Worker) post(e entry) <-chan struct{} {
 // maxErrors > 0 bounds how many 500s in a row are put up with.
 func (w *Worker) report(ctx context.Context, e entry, maxErrors int) bool {
 	log := w.log.With("job", e.JobID, "gen", e.LeaseGen, "submission", e.SubmissionID)
-	pause := client.NewPause(500*time.Millisecond, 30*time.Second)
+	pause := client.NewPause(500*time.Millisecond, e.longestPause())
 	failures := 0
 	for {
 		back := w.answersAgain()
@@ -71,6 +71,16 @@ func (w *Worker) report(ctx context.Context, e entry, maxErrors int) bool {
 			return false
 		}
 	}
+}
+
+// longestPause lets a result be sent several times within the grace of one TTL
+// that an arbiter gives to leases when it is back.
+func (e entry) longestPause() time.Duration {
+	const most = 30 * time.Second
+	if e.TTLMS <= 0 {
+		return most
+	}
+	return min(most, time.Duration(e.TTLMS)*time.Millisecond/4)
 }
 
 // settle forgets a result that the arbiter has answered.

@@ -275,7 +275,7 @@ func (r *run) deliver(rep gavelapi.Report) {
 	r.phase.Store(&p)
 	e := entry{
 		LeaseToken: r.lease.LeaseToken, JobID: r.lease.JobID, LeaseGen: r.lease.LeaseGen,
-		SubmissionID: r.lease.SubmissionID, Report: rep,
+		SubmissionID: r.lease.SubmissionID, TTLMS: r.lease.TTLMS, Report: rep,
 	}
 	if err := r.w.outbox.put(e); err != nil {
 		r.log.Error("result cannot be saved; it is sent from memory, and no new work is taken", "error", err)
