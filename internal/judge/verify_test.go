@@ -1,6 +1,7 @@
 package judge_test
 
 import (
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -32,9 +33,7 @@ int main(int argc, char **argv) {
 		"submissions/half.c":  "#include <stdio.h>\nint main() { int n; scanf(\"%d\", &n); printf(\"%d\\n\", n / 2); }\n",
 		"submissions/four.py": "print(4)\n",
 	}
-	for name, text := range changed {
-		content[name] = text
-	}
+	maps.Copy(content, changed)
 	pkg := writePackage(t, content,
 		[]problem.Test{{Name: "1", Input: "data/1.in", Answer: "data/1.ans"}, {Name: "2", Input: "data/2.in", Answer: "data/2.ans"}},
 		problem.Checker{Kind: problem.CheckerProgram, Program: "checker", Language: "cpp20"})
@@ -125,7 +124,8 @@ func TestVerifySaysWhatIsWrongWithAPackage(t *testing.T) {
 			[][4]string{{"submission", "submissions/four.py", "failed", "checker was ended by signal"}},
 		},
 		"a submission that does not compile": {
-			files{"submissions/half.c": "int main() { retrn 0; }\n"}, judge.VerifyTask{Step: judge.VerifySubmission, Path: "submissions/half.c", Language: "c"},
+			files{"submissions/half.c": "int main() { retrn 0; }\n"},
+			judge.VerifyTask{Step: judge.VerifySubmission, Path: "submissions/half.c", Language: "c"},
 			[][4]string{{"submission", "submissions/half.c", "ok", "error: "}}, // whether it may is the declaration's to say
 		},
 	} {
