@@ -119,7 +119,7 @@ func (f *fleet) importEcho(t *testing.T, url, dir string) {
 		}
 		writeFile(t, echo, name, content)
 	}
-	cmd := exec.CommandContext(t.Context(), f.bin, "problem", "import", "--url", srv.URL(), "--token-file", token, echo)
+	cmd := exec.CommandContext(t.Context(), f.bin, "problem", "import", "--url", srv.URL(), "--token-file", token, "--no-verify", echo)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
