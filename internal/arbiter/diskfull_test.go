@@ -82,16 +82,7 @@ func onSmallDisk(t *testing.T, url string) string {
 func TestAFullDiskOfTheDatabaseIsNamed(t *testing.T) {
 	url := storetest.DB(t)
 	disk := onSmallDisk(t, url)
-	s := startWith(t, url, quick, func(*arbiter.Config) {})
-	secret, err := s.AdminToken(t.Context(), "test")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if s.admin, err = s.Authenticate(t.Context(), secret); err != nil {
-		t.Fatal(err)
-	}
-	s.publish("p")
-	s.awaitReady()
+	s := newStandOn(t, url, quick, func(*arbiter.Config) {})
 	submit := func() error {
 		bytes := make([]byte, 700) // the problem takes 1 KiB
 		_, _ = rand.Read(bytes)

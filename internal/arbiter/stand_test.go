@@ -53,7 +53,13 @@ func newStand(t *testing.T, settings lease.Settings) *stand {
 
 func newStandWith(t *testing.T, settings lease.Settings, change func(*arbiter.Config)) *stand {
 	t.Helper()
-	s := startWith(t, storetest.DB(t), settings, change)
+	return newStandOn(t, storetest.DB(t), settings, change)
+}
+
+// newStandOn is newStandWith on a database that nobody has used yet.
+func newStandOn(t *testing.T, url string, settings lease.Settings, change func(*arbiter.Config)) *stand {
+	t.Helper()
+	s := startWith(t, url, settings, change)
 	secret, err := s.AdminToken(t.Context(), "test")
 	if err != nil {
 		t.Fatal(err)

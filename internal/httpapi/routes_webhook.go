@@ -16,11 +16,6 @@ type deliveriesInput struct {
 	PageInput
 }
 
-type webhookInput struct {
-	Body    gavelapi.NewWebhook
-	RawBody []byte
-}
-
 func (s *server) webhookRoutes() {
 	tags, missing := []string{"webhooks"}, []int{http.StatusNotFound}
 	register(s, admins, huma.Operation{
@@ -34,7 +29,7 @@ func (s *server) webhookRoutes() {
 		OperationID: "add-webhook", Method: http.MethodPost, Path: "/v1/webhooks", Tags: tags,
 		Summary: "Add an endpoint", Errors: []int{http.StatusConflict, http.StatusUnprocessableEntity}, DefaultStatus: http.StatusCreated,
 		Description: "It gets a POST for each start and end of an alarm, signed according to Standard Webhooks. The secret is in this answer only.",
-	}, func(ctx context.Context, p auth.Principal, in *webhookInput) (*out[gavelapi.Webhook], error) {
+	}, func(ctx context.Context, p auth.Principal, in *text[gavelapi.NewWebhook]) (*out[gavelapi.Webhook], error) {
 		w, err := s.Service.AddWebhook(ctx, p, in.Body)
 		return &out[gavelapi.Webhook]{Body: w}, err
 	})
