@@ -75,7 +75,15 @@ func (l *leadership) scan(ctx context.Context) error {
 	if err := l.muster(ctx); err != nil {
 		return err
 	}
-	pending, err := l.a.q.PendingJobs(ctx, l.a.db.Pool)
+	keys, err := l.a.q.PendingJobKeys(ctx, l.a.db.Pool)
+	if err != nil {
+		return fmt.Errorf("look for pending jobs: %w", err)
+	}
+	unknown := l.unknown(keys)
+	if len(unknown) == 0 {
+		return nil
+	}
+	pending, err := l.a.q.PendingJobsOf(ctx, l.a.db.Pool, unknown)
 	if err != nil {
 		return fmt.Errorf("read pending jobs: %w", err)
 	}
@@ -88,6 +96,18 @@ func (l *leadership) scan(ctx context.Context) error {
 		l.enqueue(jobOf(j))
 	}
 	return nil
+}
+
+// unknown lists the waiting jobs that memory does not know as they are.
+func (l *leadership) unknown(keys []*storedb.PendingJobKeysRow) (ids []int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, k := range keys {
+		if !l.board.Knows(k.ID, k.LeaseGen, int(k.Priority)) {
+			ids = append(ids, k.ID)
+		}
+	}
+	return ids
 }
 
 // plannedGrant is one row of a grant batch.

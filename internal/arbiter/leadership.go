@@ -207,7 +207,11 @@ func (l *leadership) rebuild(ctx context.Context) error {
 		l.board.Hold(job, *j.WorkerID, now)
 	}
 	for _, j := range pending {
-		l.enqueue(jobOf(j))
+		l.enqueue(jobOf(&storedb.Job{
+			ID: j.ID, LeaseGen: j.LeaseGen, Lane: j.Lane, Language: j.Language, Submitter: j.Submitter, Priority: j.Priority,
+			ProblemID: j.ProblemID, PackageDigest: j.PackageDigest, Features: j.Features, Tags: j.Tags,
+			MemoryBytes: j.MemoryBytes, CPUUs: j.CPUUs, BatchID: j.BatchID, BatchBudget: j.BatchBudget, TargetWorkerID: j.TargetWorkerID,
+		}))
 	}
 	return nil
 }

@@ -24,7 +24,7 @@ import (
 // handed in or judged.
 var periodic = map[string]bool{
 	"begin": true, "commit": true,
-	"FleetSettings": true, "AllPlannedHours": true, "ListBrakes": true, "PendingJobs": true, // the scan
+	"FleetSettings": true, "AllPlannedHours": true, "ListBrakes": true, "PendingJobKeys": true, // the scan
 	"LeasedJobs": true, "RequeueExpired": true, "GiveUpExpired": true, // the sweep
 	"SeeWorkers": true, "TouchWorkers": true, "WriteHealth": true, "FinishRejudges": true,
 	"DeleteExpiredRuns": true, "EndOrphanedRuns": true, "DeleteOldIdempotencyKeys": true, "DropOldProbes": true,
@@ -37,6 +37,7 @@ var periodic = map[string]bool{
 type statements struct {
 	mu    sync.Mutex
 	count map[string]int
+	args  map[string][][]any // of each, in order
 }
 
 // ofACall marks the context of a call of the API.
@@ -56,6 +57,7 @@ func (s *statements) TraceQueryStart(ctx context.Context, _ *pgx.Conn, q pgx.Tra
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.count[name]++
+	s.args[name] = append(s.args[name], q.Args)
 	return ctx
 }
 
@@ -68,6 +70,7 @@ func (s *statements) since() map[string]int {
 	defer s.mu.Unlock()
 	count := maps.Clone(s.count)
 	clear(s.count)
+	clear(s.args)
 	return count
 }
 
@@ -75,7 +78,7 @@ func (s *statements) since() map[string]int {
 // its calls have.
 func countedStand(t *testing.T) (*stand, *statements, context.Context) {
 	t.Helper()
-	counted := &statements{count: map[string]int{}}
+	counted := &statements{count: map[string]int{}, args: map[string][][]any{}}
 	s := newStandWith(t, quick, func(cfg *arbiter.Config) {
 		plain := cfg.DB.Pool
 		traced := plain.Config()
@@ -180,11 +183,43 @@ func TestACycleCostsSoManyStatements(t *testing.T) {
 	}
 }
 
-// perSubmit is what handing in costs: one transaction, a look at the problem
-// before it, and the answer's three after it.
-var perSubmit = map[string]int{
-	"ProblemByName": 1, "begin": 1, "InsertSubmission": 1, "InsertSource": 1, "InsertJudging": 1, "SetCurrentJudging": 1, "InsertJob": 1, "commit": 1,
-	"SubmissionByID": 1, "JudgingsOfSubmission": 1, "AttemptsOfSubmission": 1,
+// perSubmit is what handing in costs: a look at the problem, and one statement
+// that is its own transaction. The answer is put together from the two.
+var perSubmit = map[string]int{"ProblemByName": 1, "InsertSubmission": 1}
+
+// There may be a hundred thousand jobs that wait, and a scan every two seconds:
+// it reads only those that memory does not know.
+func TestAScanReadsOnlyWhatMemoryDoesNotKnow(t *testing.T) {
+	s, counted, ctx := countedStand(t)
+	c := cycle{s, s.worker("w", 1, "c"), ctx}
+	var judged []gavelapi.Submission
+	for range 2 {
+		judged = append(judged, s.submit("c"))
+		c.report(t, c.claim(t))
+	}
+	for range 3 {
+		c.submit(t)
+	}
+	counted.since()
+	var behind []int64
+	for _, sub := range judged { // the second one when the first is known
+		s.exec(`with g as (insert into judgings (submission_id, kind, package_digest, limits)
+		                   select submission_id, 'rejudge', package_digest, limits from judgings where submission_id = $1 returning id)
+		        insert into jobs (judging_id, submission_id, kind, lane, language) select id, $1, 'rejudge', 'rejudge', 'c' from g`, sub.ID)
+		behind = append(behind, int64(s.number("select max(id) from jobs")))
+		until(t, "the scan has read what is new", func() bool {
+			counted.mu.Lock()
+			defer counted.mu.Unlock()
+			return len(counted.args["PendingJobsOf"]) >= len(behind)
+		})
+	}
+	var read []int64
+	for _, args := range counted.args["PendingJobsOf"] {
+		read = append(read, args[0].([]int64)...)
+	}
+	if diff := cmp.Diff(behind, read); diff != "" {
+		t.Errorf("jobs that scans read (-want +got):\n%s", diff)
+	}
 }
 
 // While one statement is being committed, what comes meanwhile gathers, and is

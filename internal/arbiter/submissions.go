@@ -13,78 +13,11 @@ import (
 	"github.com/gavel-oj/gavel/gavelapi"
 	"github.com/gavel-oj/gavel/internal/apperr"
 	"github.com/gavel-oj/gavel/internal/auth"
-	"github.com/gavel-oj/gavel/internal/dispatch"
 	"github.com/gavel-oj/gavel/internal/httpapi"
 	"github.com/gavel-oj/gavel/internal/language"
 	"github.com/gavel-oj/gavel/internal/store"
 	"github.com/gavel-oj/gavel/internal/store/storedb"
 )
-
-// CreateSubmission implements httpapi.Service.
-func (a *Arbiter) CreateSubmission(ctx context.Context, p auth.Principal, key string, bodyHash []byte, n gavelapi.NewSubmission) (gavelapi.Submission, bool, error) {
-	var none gavelapi.Submission
-	lang, ok := a.cfg.Languages.Get(n.Language)
-	if !ok {
-		return none, false, apperr.New(apperr.Unsupported, "gavel language list shows the known ones", "there is no language%s", apperr.Named(n.Language)).At("body.language")
-	}
-	row, err := a.problemRow(ctx, n.Problem)
-	if e, ok := errors.AsType[*apperr.Error](err); ok && e.Code == apperr.NotFound {
-		if why, ok := errors.AsType[*apperr.Error](a.notPublished(ctx, n.Problem)); ok {
-			e = why
-		}
-		return none, false, e.At("body.problem")
-	}
-	if err != nil {
-		return none, false, err
-	}
-	manifest, err := readManifest(row.Manifest)
-	if err != nil {
-		return none, false, err
-	}
-	src, err := a.checkSource(n, lang, manifest)
-	if err != nil {
-		return none, false, err
-	}
-	limits, err := language.Effective(manifest.Limits, lang)
-	if err != nil {
-		return none, false, apperr.Wrap(err, apperr.Internal, "import the package again", "the limits of problem %s do not fit this language", row.Name)
-	}
-	if n.StopRule == "" {
-		n.StopRule = "first"
-	}
-	priority := int16(dispatch.ClassPractice)
-	if n.Priority == gavelapi.PriorityContest {
-		priority = dispatch.ClassContest
-	}
-	tokenID := p.TokenID
-	done, err := a.db.Submit(ctx, store.NewSubmission{
-		Submission: storedb.InsertSubmissionParams{
-			ProblemID: row.ID, Language: lang.ID, Submitter: n.User, SourceName: src.name,
-			SourceBytes: src.bytes, StopRule: n.StopRule, CreatedBy: &tokenID,
-		},
-		Source: src.main, Files: src.more, PackageDigest: row.PackageDigest, Limits: mustJSON(wireLimits(limits)), Lane: dispatch.Judge.String(),
-		Priority: priority, MemoryBytes: limits.MemoryBytes, CPUUS: limits.CPU.Microseconds(),
-		Key: store.IdempotencyKey{Text: key, BodyHash: bodyHash}, TokenID: p.TokenID, MaxWaiting: a.cfg.MaxWaitingPerUser,
-	})
-	if err != nil {
-		if code := apperr.CodeOf(err); code == apperr.Invalid || code == apperr.TooMany {
-			return none, false, err
-		}
-		return none, false, unavailable(err, "store a submission")
-	}
-	if l := a.current.Load(); l != nil && !done.Replayed {
-		l.mu.Lock()
-		l.enqueue(dispatch.Job{
-			ID: done.JobID, Lane: dispatch.Judge, Class: int(priority), Submitter: n.User, Language: lang.ID,
-			Problem: row.ID, Package: row.PackageDigest,
-			Needs: dispatch.Needs{MemoryBytes: limits.MemoryBytes, Tight: limits.CPU > 0 && limits.CPU <= tightLimit},
-		})
-		l.mu.Unlock()
-		l.poke()
-	}
-	sub, err := a.Submission(ctx, done.SubmissionID, 0)
-	return sub, done.Replayed, err
-}
 
 func wireLimits(l language.Limits) gavelapi.Limits {
 	return gavelapi.Limits{

@@ -158,6 +158,34 @@ func TestASourceOfSeveralFilesReachesTheWorkerWhole(t *testing.T) {
 	}
 }
 
+// What handing in answers is put together without reading what was stored, and
+// is the same.
+func TestHandingInAnswersWhatReadingGives(t *testing.T) {
+	s := newStand(t, quick)
+	for _, n := range []gavelapi.NewSubmission{
+		{Problem: "p", Language: "c", Source: "int main(){}"},
+		{
+			Problem: "p", Language: "cpp17", SourceBase64: []byte("int main(){}"), SourceName: "a.cpp", User: "ann", StopRule: "all",
+			Priority: gavelapi.PriorityContest, Files: []gavelapi.SourceFile{{Name: "a.h", Content: "//"}},
+		},
+	} {
+		said, _, err := s.CreateSubmission(t.Context(), s.admin, "", nil, n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		read, err := s.Submission(t.Context(), said.ID, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(read, said); diff != "" {
+			t.Errorf("read (-), said (+):\n%s", diff)
+		}
+		if said.Waiting == "" {
+			t.Error("it does not say why it waits")
+		}
+	}
+}
+
 func TestAnIdempotencyKeyStoresOnce(t *testing.T) {
 	s := newStand(t, quick)
 	n := gavelapi.NewSubmission{Problem: "p", Language: "c", Source: "int main(){}"}

@@ -115,18 +115,13 @@ func New(p Policy) *Board {
 // generation or another class; one that is out is ignored unless the generation shows that its
 // lease has ended meanwhile.
 func (b *Board) AddJob(j Job) {
+	if b.Knows(j.ID, j.Gen, j.Class) {
+		return
+	}
 	if o := b.out[j.ID]; o != nil {
-		if j.Gen <= o.gen {
-			return
-		}
 		b.letGo(j.ID, o)
 	}
-	if r := b.jobs[j.ID]; r != nil {
-		if j.Gen < r.gen || j.Gen == r.gen && j.Class == r.place.class {
-			return
-		}
-		b.RemoveJob(j.ID)
-	}
+	b.RemoveJob(j.ID)
 	lane := &b.lanes[j.Lane]
 	q := lane.queues[j.Class]
 	if q == nil {
@@ -150,6 +145,16 @@ func (b *Board) AddJob(j Job) {
 	r := &record{gen: j.Gen, place: place, problem: j.Problem, who: who, pkg: b.packageNumber(j.Package), retried: j.Retried}
 	b.jobs[j.ID] = r
 	b.enter(r, b.shapeOf(&j))
+}
+
+// Knows says whether a job is there already, waiting in that class or out, with
+// that generation or a later one: adding it would change nothing.
+func (b *Board) Knows(id, gen int64, class int) bool {
+	if o := b.out[id]; o != nil && gen <= o.gen {
+		return true
+	}
+	r := b.jobs[id]
+	return r != nil && (gen < r.gen || gen == r.gen && class == r.place.class)
 }
 
 // shapeOf finds or makes the shape of a job.

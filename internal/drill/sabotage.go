@@ -34,7 +34,7 @@ func (s *stand) withoutFencing() {
 // withoutScan hides waiting jobs from the catch-up scan.
 func (s *stand) withoutScan() {
 	s.exec("alter table jobs enable row level security")
-	s.exec("create policy sabotage on jobs using (current_query() not like '%PendingJobs%') with check (true)")
+	s.exec("create policy sabotage on jobs using (current_query() not like '%PendingJob%') with check (true)")
 }
 
 // withoutConditions makes rows that are leased look free again, as for grants

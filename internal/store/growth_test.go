@@ -120,7 +120,7 @@ func TestFinishedWorkCostsOpenWorkNothing(t *testing.T) {
 			name string
 			run  func(db storedb.DBTX) error
 		}{
-			{"scan", func(db storedb.DBTX) error { _, err := f.Q.PendingJobs(ctx, db); return err }},
+			{"scan", func(db storedb.DBTX) error { _, err := f.Q.PendingJobKeys(ctx, db); return err }},
 			{"claim", func(db storedb.DBTX) error { _, err := f.Q.GrantLeases(ctx, db, &grants); return err }},
 			{"heartbeat", func(db storedb.DBTX) error { _, err := f.Q.ExtendLeases(ctx, db, &beats); return err }},
 			{"result", func(db storedb.DBTX) error { _, err := f.Q.RecordResults(ctx, db, &results); return err }},

@@ -53,12 +53,17 @@ func newFixture(t testing.TB) *fixture {
 	return f
 }
 
+// submission is something to hand in, by a user or by nobody.
+func (f *fixture) submission(user string) store.NewSubmission {
+	return store.NewSubmission{Submission: storedb.InsertSubmissionParams{
+		ProblemID: f.problem, Language: "c", Submitter: user, SourceBytes: 1, StopRule: "first", Source: []byte("x"),
+		PackageDigest: f.digest, Limits: json.RawMessage("{}"), Lane: "judge", TokenID: f.token,
+	}}
+}
+
 func (f *fixture) submit() store.Submitted {
 	f.t.Helper()
-	s, err := f.Submit(f.t.Context(), store.NewSubmission{
-		Submission: storedb.InsertSubmissionParams{ProblemID: f.problem, Language: "c", SourceBytes: 1, StopRule: "first"},
-		Source:     []byte("x"), PackageDigest: f.digest, Limits: json.RawMessage("{}"), Lane: "judge", TokenID: f.token,
-	})
+	s, err := f.Submit(f.t.Context(), f.submission(""))
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -330,11 +335,9 @@ func TestHotStatementsUseThePrimaryKey(t *testing.T) {
 func TestFilesOfASourceAreStoredAsTheyAre(t *testing.T) {
 	f := newFixture(t)
 	one := f.submit()
-	several, err := f.Submit(t.Context(), store.NewSubmission{
-		Submission: storedb.InsertSubmissionParams{ProblemID: f.problem, Language: "c", SourceBytes: 1, StopRule: "first"},
-		Source:     []byte("x"), PackageDigest: f.digest, Limits: json.RawMessage("{}"), Lane: "judge", TokenID: f.token,
-		Files: []store.SourceFile{{Name: "a.h", Content: []byte("\xff,\"{}")}, {Name: "b.h"}},
-	})
+	with := f.submission("")
+	with.Files = []store.SourceFile{{Name: "a.h", Content: []byte("\xff,\"{}")}, {Name: "b.h"}}
+	several, err := f.Submit(t.Context(), with)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -195,10 +195,9 @@ func TestAUserMayHaveOnlySoMuchWaiting(t *testing.T) {
 					Language: "c", Submitter: "ann", Source: []byte("x"), Inputs: [][]byte{{}}, Limits: json.RawMessage("{}"), Keep: time.Hour, TokenID: f.token, MaxWaiting: limit,
 				})
 			} else {
-				_, err = f.Submit(t.Context(), store.NewSubmission{
-					Submission: storedb.InsertSubmissionParams{ProblemID: f.problem, Language: "c", Submitter: "ann", SourceBytes: 1, StopRule: "first"},
-					Source:     []byte("x"), PackageDigest: f.digest, Limits: json.RawMessage("{}"), Lane: "judge", TokenID: f.token, MaxWaiting: limit,
-				})
+				one := f.submission("ann")
+				one.MaxWaiting = limit
+				_, err = f.Submit(t.Context(), one)
 			}
 			mu.Lock()
 			defer mu.Unlock()
@@ -229,5 +228,33 @@ func TestAUserMayHaveOnlySoMuchWaiting(t *testing.T) {
 	f.do(store.Submitted{JobID: job}, lease.Grant, 0, uuid.New())
 	for i, user := range []string{"ann", "bob", "", "", "", "", ""} {
 		f.submitRun(func(n *store.NewRun) { n.Submitter, n.MaxWaiting = user, limit; n.SourceName = fmt.Sprint(i) })
+	}
+}
+
+// What is asked again is not counted again: not even by a user who may have no
+// more waiting.
+func TestARepeatedSubmissionIsNotOneTooMany(t *testing.T) {
+	f := newFixture(t)
+	keyed := func(key string) store.NewSubmission {
+		n := f.submission("ann")
+		n.Key, n.MaxWaiting = store.IdempotencyKey{Text: key, BodyHash: []byte("hash")}, 1
+		return n
+	}
+	first, err := f.Submit(t.Context(), keyed("k"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := f.Submit(t.Context(), keyed("k")); err != nil || !again.Replayed || again.SubmissionID != first.SubmissionID {
+		t.Errorf("the same again: %+v, %v, want submission %d", again, err, first.SubmissionID)
+	}
+	for _, key := range []string{"", "l"} {
+		if _, err := f.Submit(t.Context(), keyed(key)); apperr.CodeOf(err) != apperr.TooMany {
+			t.Errorf("another with key %q: %v", key, err)
+		}
+	}
+	other := keyed("k")
+	other.Key.BodyHash = []byte("another")
+	if _, err := f.Submit(t.Context(), other); apperr.CodeOf(err) != apperr.Invalid {
+		t.Errorf("the key with another body: %v", err)
 	}
 }

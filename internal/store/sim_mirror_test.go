@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -103,7 +104,7 @@ func (m *mirror) statement(ctx context.Context, s sim.Statement) (any, error) {
 		n, err := q.ExpireSession(ctx, c, &storedb.ExpireSessionParams{WorkerID: m.worker(s.Worker), Session: m.uuid('s', int64(s.Session)), Term: s.Term})
 		return int(n), err
 	case sim.PendingJobs:
-		rows, err := q.PendingJobs(ctx, c)
+		rows, err := m.pending(ctx)
 		return convert(rows, err, func(r *storedb.Job) sim.Row {
 			return sim.Row{ID: m.modelJob(r.ID), Job: lease.Job{State: lease.Pending, Gen: r.LeaseGen, Attempts: int(r.Attempts)}, Language: r.Language}
 		})
@@ -150,10 +151,36 @@ func (m *mirror) statement(ctx context.Context, s sim.Statement) (any, error) {
 	return nil, fmt.Errorf("the mirror does not know %T", s)
 }
 
+// pending reads the waiting jobs both ways: as a rebuild of memory does, and as
+// a scan that knows none of them.
+func (m *mirror) pending(ctx context.Context) ([]*storedb.Job, error) {
+	all, err := m.db.Q.PendingJobs(ctx, m.conn)
+	if err != nil {
+		return nil, err
+	}
+	keys, err := m.db.Q.PendingJobKeys(ctx, m.conn)
+	if err != nil {
+		return nil, err
+	}
+	ids := make([]int64, len(keys))
+	for i, k := range keys {
+		ids[i] = k.ID
+	}
+	scanned, err := m.db.Q.PendingJobsOf(ctx, m.conn, ids)
+	if err == nil && !slices.EqualFunc(all, scanned, func(x *storedb.PendingJobsRow, y *storedb.Job) bool {
+		return x.ID == y.ID && x.LeaseGen == y.LeaseGen && x.Language == y.Language
+	}) {
+		err = fmt.Errorf("a rebuild reads %d waiting jobs, a scan %d, or others", len(all), len(scanned))
+	}
+	return scanned, err
+}
+
 func (m *mirror) submit(ctx context.Context, s sim.Submit, pkg int) error {
 	done, err := m.db.Submit(ctx, store.NewSubmission{
-		Submission: storedb.InsertSubmissionParams{ProblemID: m.problems[pkg], Language: s.Language, SourceBytes: 1, StopRule: "first"},
-		Source:     []byte("x"), PackageDigest: m.digests[pkg], Limits: m.limits, Lane: "judge", TokenID: m.token,
+		Submission: storedb.InsertSubmissionParams{
+			ProblemID: m.problems[pkg], Language: s.Language, SourceBytes: 1, StopRule: "first", Source: []byte("x"),
+			PackageDigest: m.digests[pkg], Limits: m.limits, Lane: "judge", TokenID: m.token,
+		},
 	})
 	m.jobs, m.subs = append(m.jobs, done.JobID), append(m.subs, done.SubmissionID)
 	return err

@@ -2,8 +2,8 @@ package store
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -13,18 +13,11 @@ import (
 
 // NewSubmission is what Submit stores.
 type NewSubmission struct {
-	Submission    storedb.InsertSubmissionParams
-	Source        []byte       // the main file's
-	Files         []SourceFile // the others
-	PackageDigest string
-	Limits        json.RawMessage
-	Lane          string
-	Priority      int16 // of dispatch: a lower one goes first
-	MemoryBytes   int64 // of Limits, for dispatch
-	CPUUS         int64
-	Key           IdempotencyKey
-	TokenID       int64
-	MaxWaiting    int // of the submitter, this one included; 0 is any number
+	// Submission is all of it but for what the other fields say.
+	Submission storedb.InsertSubmissionParams
+	Files      []SourceFile // beside the main one
+	Key        IdempotencyKey
+	MaxWaiting int // of the submitter, this one included; 0 is any number
 }
 
 // SourceFile is a file of a source beside the main one.
@@ -33,66 +26,58 @@ type SourceFile struct {
 	Content []byte
 }
 
-// Submitted is what Submit stored, or what an earlier call with the same key did.
+// Submitted is what Submit stored, or which submission an earlier call with
+// the same key did; of that only the id is known.
 type Submitted struct {
 	SubmissionID int64
-	JobID        int64 // 0 when Replayed
+	JudgingID    int64
+	JobID        int64
+	CreatedAt    time.Time
 	Replayed     bool
 }
 
-// Submit stores a submission with its source, first judging and job in one
-// transaction. With an idempotency key, a concurrent call with the same key
-// waits for this one and then returns the same submission; a key that came
-// with another body is apperr.Invalid.
-func (db *DB) Submit(ctx context.Context, n NewSubmission) (Submitted, error) {
-	var out Submitted
-	err := db.InTx(ctx, func(tx pgx.Tx) error {
-		n.Submission.SourceFiles = int32(1 + len(n.Files))
-		sub, err := db.Q.InsertSubmission(ctx, tx, &n.Submission)
+// Submit stores a submission with its source, first judging and job, all or
+// nothing. With an idempotency key, a concurrent call with the same key waits
+// for this one and then returns the same submission; a key that came with
+// another body is apperr.Invalid.
+func (db *DB) Submit(ctx context.Context, n NewSubmission) (out Submitted, err error) {
+	row := n.Submission
+	row.SourceFiles = int32(1 + len(n.Files))
+	row.FileNames, row.FileContents = splitFiles(n.Files)
+	row.Key, row.BodyHash = n.Key.Text, n.Key.BodyHash
+	insert := func(conn storedb.DBTX) error {
+		stored, err := db.Q.InsertSubmission(ctx, conn, &row)
+		if IsNoRows(err) {
+			return errKeyTaken
+		}
 		if err != nil {
 			return fmt.Errorf("insert submission: %w", err)
 		}
-		if err := db.takeKey(ctx, tx, n.TokenID, n.Key, &sub.ID, nil); err != nil {
-			return err
-		}
-		if err := db.checkWaiting(ctx, tx, n.Submission.Submitter, n.MaxWaiting); err != nil {
-			return err
-		}
-		source := storedb.InsertSourceParams{SubmissionID: sub.ID, Source: n.Source}
-		source.FileNames, source.FileContents = splitFiles(n.Files)
-		if err := db.Q.InsertSource(ctx, tx, &source); err != nil {
-			return fmt.Errorf("insert source: %w", err)
-		}
-		judging, err := db.Q.InsertJudging(ctx, tx, &storedb.InsertJudgingParams{
-			SubmissionID: sub.ID, Kind: "judge", PackageDigest: n.PackageDigest, Limits: n.Limits,
-		})
-		if err != nil {
-			return fmt.Errorf("insert judging: %w", err)
-		}
-		if _, err := db.Q.SetCurrentJudging(ctx, tx, &storedb.SetCurrentJudgingParams{JudgingID: &judging, ID: sub.ID}); err != nil {
-			return fmt.Errorf("set current judging: %w", err)
-		}
-		job, err := db.Q.InsertJob(ctx, tx, &storedb.InsertJobParams{
-			JudgingID: judging, SubmissionID: sub.ID, Kind: "judge", Lane: n.Lane,
-			Language: n.Submission.Language, Submitter: n.Submission.Submitter, Priority: n.Priority,
-			ProblemID: n.Submission.ProblemID, PackageDigest: n.PackageDigest,
-			MemoryBytes: n.MemoryBytes, CPUUs: n.CPUUS,
-		})
-		if err != nil {
-			return fmt.Errorf("insert job: %w", err)
-		}
-		out = Submitted{SubmissionID: sub.ID, JobID: job.ID}
+		out = Submitted{SubmissionID: stored.SubmissionID, JudgingID: stored.JudgingID, JobID: stored.JobID, CreatedAt: stored.CreatedAt}
 		return nil
-	})
-	if err != errKeyTaken { //nolint:errorlint // compared by identity on purpose: returned as it is above
+	}
+	if n.MaxWaiting <= 0 || row.Submitter == "" {
+		err = insert(db.Pool)
+	} else {
+		err = db.InTx(ctx, func(tx pgx.Tx) error {
+			if err := db.checkWaiting(ctx, tx, row.Submitter, n.MaxWaiting); err != nil {
+				return err
+			}
+			return insert(tx)
+		})
+	}
+	refused := apperr.CodeOf(err) == apperr.TooMany && n.Key.Text != ""
+	if err != errKeyTaken && !refused { //nolint:errorlint // compared by identity on purpose: returned as it is above
 		return out, err
 	}
-	earlier, err := db.underKey(ctx, n.TokenID, n.Key)
-	if err == nil && earlier.SubmissionID == nil {
-		err = otherRequest()
-	}
-	if err != nil {
-		return out, err
+	earlier, unknown := db.underKey(ctx, row.TokenID, n.Key)
+	switch {
+	case refused && apperr.CodeOf(unknown) == apperr.Conflict:
+		return out, err // it is new, and one too many
+	case unknown != nil:
+		return out, unknown
+	case earlier.SubmissionID == nil:
+		return out, otherRequest()
 	}
 	return Submitted{SubmissionID: *earlier.SubmissionID, Replayed: true}, nil
 }

@@ -267,8 +267,19 @@ with ended as (
 select e.id as job_id, (select count(*) from judged) as judgings, (select count(*) from closed) as attempts from ended e;
 
 -- name: PendingJobs :many
--- Leader's catch-up scan and rebuild: every waiting job, oldest first.
-select * from jobs where state = 'pending' order by id;
+-- Leader's rebuild: what dispatch must know of every waiting job, oldest first.
+select id, lease_gen, lane, language, submitter, priority, problem_id, package_digest, features, tags, memory_bytes, cpu_us,
+       batch_id, batch_budget, target_worker_id
+  from jobs where state = 'pending' order by id;
+
+-- name: PendingJobKeys :many
+-- Leader's catch-up scan: what tells whether memory knows a waiting job as it
+-- is. There may be very many, and nearly always it does.
+select id, lease_gen, priority from jobs where state = 'pending';
+
+-- name: PendingJobsOf :many
+-- Leader's catch-up scan: those that memory does not know, oldest first.
+select * from jobs where id = any(@ids::bigint[]) and state = 'pending' order by id;
 
 -- name: LeasedJobs :many
 -- Leader's rebuild after a takeover or an uncertain commit.

@@ -1,33 +1,44 @@
 -- name: InsertSubmission :one
--- API, first statement of the submit transaction.
-insert into submissions (problem_id, language, submitter, source_name, source_bytes, source_files, stop_rule, created_by)
-values (@problem_id, @language, @submitter, @source_name, @source_bytes, @source_files, @stop_rule, @created_by)
-returning id, created_at;
-
--- name: InsertSource :exec
--- The further files are null for a source of one.
-insert into submission_sources (submission_id, source, file_names, file_contents)
-values (@submission_id, @source, sqlc.narg(file_names)::text[], sqlc.narg(file_contents)::bytea[]);
+-- API: a submission with its source, first judging and job, in one statement;
+-- the further files are null for a source of one. It waits for a concurrent
+-- request with the same key; no row means that the key is taken by one that
+-- committed, and then nothing is stored.
+with ids as materialized (
+  select nextval(pg_get_serial_sequence('submissions', 'id')) as submission_id,
+         nextval(pg_get_serial_sequence('judgings', 'id')) as judging_id
+), keyed as (
+  insert into idempotency_keys (token_id, key, body_hash, submission_id)
+  select sqlc.arg(token_id)::bigint, @key::text, sqlc.narg(body_hash)::bytea, i.submission_id from ids i where @key::text <> ''
+      on conflict do nothing
+  returning submission_id
+), fresh as materialized (
+  select i.submission_id, i.judging_id from ids i where @key::text = '' or exists (select from keyed)
+), submitted as (
+  insert into submissions (id, problem_id, language, submitter, source_name, source_bytes, source_files, stop_rule, current_judging_id, created_by)
+  overriding system value
+  select f.submission_id, sqlc.arg(problem_id)::bigint, @language::text, @submitter::text, @source_name::text, sqlc.arg(source_bytes)::bigint,
+         sqlc.arg(source_files)::int, @stop_rule::text, f.judging_id, sqlc.narg(created_by)::bigint
+    from fresh f
+), sourced as (
+  insert into submission_sources (submission_id, source, file_names, file_contents)
+  select f.submission_id, @source::bytea, sqlc.narg(file_names)::text[], sqlc.narg(file_contents)::bytea[] from fresh f
+), judged as (
+  insert into judgings (id, submission_id, kind, package_digest, limits)
+  overriding system value
+  select f.judging_id, f.submission_id, 'judge', sqlc.arg(package_digest)::text, @limits::jsonb from fresh f
+)
+insert into jobs (judging_id, submission_id, kind, lane, language, submitter, priority, problem_id, package_digest,
+                  memory_bytes, cpu_us)
+select f.judging_id, f.submission_id, 'judge', @lane::text, @language::text, @submitter::text, sqlc.arg(priority)::smallint,
+       sqlc.arg(problem_id)::bigint, sqlc.arg(package_digest)::text, sqlc.arg(memory_bytes)::bigint, sqlc.arg(cpu_us)::bigint
+  from fresh f
+returning id as job_id, coalesce(submission_id, 0)::bigint as submission_id, coalesce(judging_id, 0)::bigint as judging_id, created_at;
 
 -- name: SourceOfSubmission :one
 -- API.
 select s.language, s.source_name, c.source, c.file_names, c.file_contents
   from submissions s join submission_sources c on c.submission_id = s.id
  where s.id = $1;
-
--- name: InsertJudging :one
-insert into judgings (submission_id, kind, package_digest, limits)
-values (@submission_id, @kind, @package_digest, @limits) returning id;
-
--- name: SetCurrentJudging :execrows
-update submissions set current_judging_id = @judging_id where id = @id;
-
--- name: InsertJob :one
-insert into jobs (judging_id, submission_id, kind, lane, language, submitter, priority, problem_id, package_digest,
-                  memory_bytes, cpu_us)
-values (sqlc.arg(judging_id)::bigint, sqlc.arg(submission_id)::bigint, @kind, @lane, @language, @submitter, @priority,
-        sqlc.arg(problem_id)::bigint, sqlc.arg(package_digest)::text, @memory_bytes, @cpu_us)
-returning id, created_at;
 
 -- name: InsertIdempotencyKey :execrows
 -- API: waits for a concurrent request with the same key; 0 rows means that the

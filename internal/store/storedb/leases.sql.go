@@ -717,13 +717,106 @@ func (q *Queries) PackageLeasedTo(ctx context.Context, db DBTX, arg *PackageLeas
 	return exists, err
 }
 
-const pendingJobs = `-- name: PendingJobs :many
-select id, judging_id, submission_id, kind, lane, language, submitter, state, attempts, lease_gen, lease_token, lease_expires_at, confirmed, worker_id, session, request_id, created_at, work_id, priority, problem_id, package_digest, features, tags, memory_bytes, cpu_us, batch_id, batch_budget, target_worker_id from jobs where state = 'pending' order by id
+const pendingJobKeys = `-- name: PendingJobKeys :many
+select id, lease_gen, priority from jobs where state = 'pending'
 `
 
-// Leader's catch-up scan and rebuild: every waiting job, oldest first.
-func (q *Queries) PendingJobs(ctx context.Context, db DBTX) ([]*Job, error) {
+type PendingJobKeysRow struct {
+	ID       int64
+	LeaseGen int64
+	Priority int16
+}
+
+// Leader's catch-up scan: what tells whether memory knows a waiting job as it
+// is. There may be very many, and nearly always it does.
+func (q *Queries) PendingJobKeys(ctx context.Context, db DBTX) ([]*PendingJobKeysRow, error) {
+	rows, err := db.Query(ctx, pendingJobKeys)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []*PendingJobKeysRow
+	for rows.Next() {
+		var i PendingJobKeysRow
+		if err := rows.Scan(&i.ID, &i.LeaseGen, &i.Priority); err != nil {
+			return nil, err
+		}
+		items = append(items, &i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const pendingJobs = `-- name: PendingJobs :many
+select id, lease_gen, lane, language, submitter, priority, problem_id, package_digest, features, tags, memory_bytes, cpu_us,
+       batch_id, batch_budget, target_worker_id
+  from jobs where state = 'pending' order by id
+`
+
+type PendingJobsRow struct {
+	ID             int64
+	LeaseGen       int64
+	Lane           string
+	Language       string
+	Submitter      string
+	Priority       int16
+	ProblemID      *int64
+	PackageDigest  *string
+	Features       []string
+	Tags           []string
+	MemoryBytes    int64
+	CPUUs          int64
+	BatchID        *int64
+	BatchBudget    int32
+	TargetWorkerID *int64
+}
+
+// Leader's rebuild: what dispatch must know of every waiting job, oldest first.
+func (q *Queries) PendingJobs(ctx context.Context, db DBTX) ([]*PendingJobsRow, error) {
 	rows, err := db.Query(ctx, pendingJobs)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []*PendingJobsRow
+	for rows.Next() {
+		var i PendingJobsRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.LeaseGen,
+			&i.Lane,
+			&i.Language,
+			&i.Submitter,
+			&i.Priority,
+			&i.ProblemID,
+			&i.PackageDigest,
+			&i.Features,
+			&i.Tags,
+			&i.MemoryBytes,
+			&i.CPUUs,
+			&i.BatchID,
+			&i.BatchBudget,
+			&i.TargetWorkerID,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, &i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const pendingJobsOf = `-- name: PendingJobsOf :many
+select id, judging_id, submission_id, kind, lane, language, submitter, state, attempts, lease_gen, lease_token, lease_expires_at, confirmed, worker_id, session, request_id, created_at, work_id, priority, problem_id, package_digest, features, tags, memory_bytes, cpu_us, batch_id, batch_budget, target_worker_id from jobs where id = any($1::bigint[]) and state = 'pending' order by id
+`
+
+// Leader's catch-up scan: those that memory does not know, oldest first.
+func (q *Queries) PendingJobsOf(ctx context.Context, db DBTX, ids []int64) ([]*Job, error) {
+	rows, err := db.Query(ctx, pendingJobsOf, ids)
 	if err != nil {
 		return nil, err
 	}

@@ -126,18 +126,40 @@ func (q *Queries) InsertIdempotencyKey(ctx context.Context, db DBTX, arg *Insert
 	return result.RowsAffected(), nil
 }
 
-const insertJob = `-- name: InsertJob :one
+const insertSubmission = `-- name: InsertSubmission :one
+with ids as materialized (
+  select nextval(pg_get_serial_sequence('submissions', 'id')) as submission_id,
+         nextval(pg_get_serial_sequence('judgings', 'id')) as judging_id
+), keyed as (
+  insert into idempotency_keys (token_id, key, body_hash, submission_id)
+  select $9::bigint, $10::text, $11::bytea, i.submission_id from ids i where $10::text <> ''
+      on conflict do nothing
+  returning submission_id
+), fresh as materialized (
+  select i.submission_id, i.judging_id from ids i where $10::text = '' or exists (select from keyed)
+), submitted as (
+  insert into submissions (id, problem_id, language, submitter, source_name, source_bytes, source_files, stop_rule, current_judging_id, created_by)
+  overriding system value
+  select f.submission_id, $5::bigint, $2::text, $3::text, $12::text, $13::bigint,
+         $14::int, $15::text, f.judging_id, $16::bigint
+    from fresh f
+), sourced as (
+  insert into submission_sources (submission_id, source, file_names, file_contents)
+  select f.submission_id, $17::bytea, $18::text[], $19::bytea[] from fresh f
+), judged as (
+  insert into judgings (id, submission_id, kind, package_digest, limits)
+  overriding system value
+  select f.judging_id, f.submission_id, 'judge', $6::text, $20::jsonb from fresh f
+)
 insert into jobs (judging_id, submission_id, kind, lane, language, submitter, priority, problem_id, package_digest,
                   memory_bytes, cpu_us)
-values ($1::bigint, $2::bigint, $3, $4, $5, $6, $7,
-        $8::bigint, $9::text, $10, $11)
-returning id, created_at
+select f.judging_id, f.submission_id, 'judge', $1::text, $2::text, $3::text, $4::smallint,
+       $5::bigint, $6::text, $7::bigint, $8::bigint
+  from fresh f
+returning id as job_id, coalesce(submission_id, 0)::bigint as submission_id, coalesce(judging_id, 0)::bigint as judging_id, created_at
 `
 
-type InsertJobParams struct {
-	JudgingID     int64
-	SubmissionID  int64
-	Kind          string
+type InsertSubmissionParams struct {
 	Lane          string
 	Language      string
 	Submitter     string
@@ -146,18 +168,33 @@ type InsertJobParams struct {
 	PackageDigest string
 	MemoryBytes   int64
 	CPUUs         int64
+	TokenID       int64
+	Key           string
+	BodyHash      []byte
+	SourceName    string
+	SourceBytes   int64
+	SourceFiles   int32
+	StopRule      string
+	CreatedBy     *int64
+	Source        []byte
+	FileNames     []string
+	FileContents  [][]byte
+	Limits        json.RawMessage
 }
 
-type InsertJobRow struct {
-	ID        int64
-	CreatedAt time.Time
+type InsertSubmissionRow struct {
+	JobID        int64
+	SubmissionID int64
+	JudgingID    int64
+	CreatedAt    time.Time
 }
 
-func (q *Queries) InsertJob(ctx context.Context, db DBTX, arg *InsertJobParams) (*InsertJobRow, error) {
-	row := db.QueryRow(ctx, insertJob,
-		arg.JudgingID,
-		arg.SubmissionID,
-		arg.Kind,
+// API: a submission with its source, first judging and job, in one statement;
+// the further files are null for a source of one. It waits for a concurrent
+// request with the same key; no row means that the key is taken by one that
+// committed, and then nothing is stored.
+func (q *Queries) InsertSubmission(ctx context.Context, db DBTX, arg *InsertSubmissionParams) (*InsertSubmissionRow, error) {
+	row := db.QueryRow(ctx, insertSubmission,
 		arg.Lane,
 		arg.Language,
 		arg.Submitter,
@@ -166,95 +203,26 @@ func (q *Queries) InsertJob(ctx context.Context, db DBTX, arg *InsertJobParams) 
 		arg.PackageDigest,
 		arg.MemoryBytes,
 		arg.CPUUs,
-	)
-	var i InsertJobRow
-	err := row.Scan(&i.ID, &i.CreatedAt)
-	return &i, err
-}
-
-const insertJudging = `-- name: InsertJudging :one
-insert into judgings (submission_id, kind, package_digest, limits)
-values ($1, $2, $3, $4) returning id
-`
-
-type InsertJudgingParams struct {
-	SubmissionID  int64
-	Kind          string
-	PackageDigest string
-	Limits        json.RawMessage
-}
-
-func (q *Queries) InsertJudging(ctx context.Context, db DBTX, arg *InsertJudgingParams) (int64, error) {
-	row := db.QueryRow(ctx, insertJudging,
-		arg.SubmissionID,
-		arg.Kind,
-		arg.PackageDigest,
-		arg.Limits,
-	)
-	var id int64
-	err := row.Scan(&id)
-	return id, err
-}
-
-const insertSource = `-- name: InsertSource :exec
-insert into submission_sources (submission_id, source, file_names, file_contents)
-values ($1, $2, $3::text[], $4::bytea[])
-`
-
-type InsertSourceParams struct {
-	SubmissionID int64
-	Source       []byte
-	FileNames    []string
-	FileContents [][]byte
-}
-
-// The further files are null for a source of one.
-func (q *Queries) InsertSource(ctx context.Context, db DBTX, arg *InsertSourceParams) error {
-	_, err := db.Exec(ctx, insertSource,
-		arg.SubmissionID,
-		arg.Source,
-		arg.FileNames,
-		arg.FileContents,
-	)
-	return err
-}
-
-const insertSubmission = `-- name: InsertSubmission :one
-insert into submissions (problem_id, language, submitter, source_name, source_bytes, source_files, stop_rule, created_by)
-values ($1, $2, $3, $4, $5, $6, $7, $8)
-returning id, created_at
-`
-
-type InsertSubmissionParams struct {
-	ProblemID   int64
-	Language    string
-	Submitter   string
-	SourceName  string
-	SourceBytes int64
-	SourceFiles int32
-	StopRule    string
-	CreatedBy   *int64
-}
-
-type InsertSubmissionRow struct {
-	ID        int64
-	CreatedAt time.Time
-}
-
-// API, first statement of the submit transaction.
-func (q *Queries) InsertSubmission(ctx context.Context, db DBTX, arg *InsertSubmissionParams) (*InsertSubmissionRow, error) {
-	row := db.QueryRow(ctx, insertSubmission,
-		arg.ProblemID,
-		arg.Language,
-		arg.Submitter,
+		arg.TokenID,
+		arg.Key,
+		arg.BodyHash,
 		arg.SourceName,
 		arg.SourceBytes,
 		arg.SourceFiles,
 		arg.StopRule,
 		arg.CreatedBy,
+		arg.Source,
+		arg.FileNames,
+		arg.FileContents,
+		arg.Limits,
 	)
 	var i InsertSubmissionRow
-	err := row.Scan(&i.ID, &i.CreatedAt)
+	err := row.Scan(
+		&i.JobID,
+		&i.SubmissionID,
+		&i.JudgingID,
+		&i.CreatedAt,
+	)
 	return &i, err
 }
 
@@ -368,23 +336,6 @@ func (q *Queries) OpenJobOfSubmission(ctx context.Context, db DBTX, submissionID
 	var id int64
 	err := row.Scan(&id)
 	return id, err
-}
-
-const setCurrentJudging = `-- name: SetCurrentJudging :execrows
-update submissions set current_judging_id = $1 where id = $2
-`
-
-type SetCurrentJudgingParams struct {
-	JudgingID *int64
-	ID        int64
-}
-
-func (q *Queries) SetCurrentJudging(ctx context.Context, db DBTX, arg *SetCurrentJudgingParams) (int64, error) {
-	result, err := db.Exec(ctx, setCurrentJudging, arg.JudgingID, arg.ID)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
 }
 
 const sourceOfSubmission = `-- name: SourceOfSubmission :one
