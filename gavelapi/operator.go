@@ -46,15 +46,26 @@ type PoolSettings struct {
 type Queue struct {
 	Waiting []QueueCount `json:"waiting"`
 	Brakes  []Brake      `json:"brakes"`
-	// Leader is false when this arbiter does not lead; Waiting is then empty.
-	Leader bool `json:"leader"`
+	// Leader is false when this arbiter does not lead. Waiting is then counted
+	// in the database, and its reasons are those of ReasonsAt.
+	Leader    bool       `json:"leader"`
+	ReasonsAt *time.Time `json:"reasons_at,omitempty" doc:"when the leader last wrote down why work waits; absent where the leader itself answers"`
 }
 
 // QueueCount is a number of waiting jobs.
 type QueueCount struct {
-	Lane     string `json:"lane"`
-	Language string `json:"language,omitempty"`
-	Jobs     int    `json:"jobs"`
+	Lane     string        `json:"lane"`
+	Language string        `json:"language,omitempty"`
+	Jobs     int           `json:"jobs"`
+	Reasons  []QueueReason `json:"reasons" doc:"why, the most frequent first; what came a moment ago may not be among them"`
+}
+
+// QueueReason is why some of the waiting jobs do so.
+type QueueReason struct {
+	Cause  string     `json:"cause" enum:"held,no_worker,no_capable_worker,rejudge_budget,queued"`
+	Reason string     `json:"reason" doc:"one line"`
+	Jobs   int        `json:"jobs"`
+	Since  *time.Time `json:"since,omitempty" doc:"of the cause; where the leader does not answer itself"`
 }
 
 // Brake holds waiting work of one lane, language or problem until it is taken off.
@@ -75,6 +86,10 @@ type Explanation struct {
 	SubmissionID int64  `json:"submission_id"`
 	State        string `json:"state"`
 	Summary      string `json:"summary" doc:"one line"`
+	// Cause is set while it waits, and CauseSince once it was written down.
+	Cause      string     `json:"cause,omitempty" enum:"held,no_worker,no_capable_worker,rejudge_budget,queued" doc:"the rule that keeps it waiting"`
+	CauseSince *time.Time `json:"cause_since,omitempty" doc:"since when that rule has, for work like it or for this one"`
+	StoredAt   *time.Time `json:"stored_at,omitempty" doc:"when the leader wrote this down; absent where the leader itself answers"`
 	// Lane to EstimateMS are set while it waits.
 	Lane       string            `json:"lane,omitempty"`
 	Priority   string            `json:"priority,omitempty" doc:"bumped, contest or practice"`

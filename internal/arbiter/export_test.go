@@ -4,7 +4,17 @@ import (
 	"time"
 
 	"github.com/gavel-oj/gavel/internal/dispatch"
+	"github.com/gavel-oj/gavel/internal/store/storedb"
 )
+
+// ReasonKey is whose reason the leader stores for a row that waits, when these
+// workers failed it.
+func ReasonKey(r *storedb.Job, failedBy []int64) (shape, failed string) {
+	j := jobOf(r)
+	j.FailedBy = failedBy
+	k := reasonKeyOf(&j)
+	return k.shape, k.failedBy
+}
 
 // BreakMatching puts a matching into the leader that gives nobody anything.
 func (a *Arbiter) BreakMatching() (mend func()) {

@@ -47,6 +47,10 @@ type leadership struct {
 	eventsMu sync.Mutex
 	events   []alarm.Event // since the last look of the watching loop
 
+	// reasons is what waiting_reasons holds, nil before it was read. Only the
+	// write-down loop uses it.
+	reasons map[reasonKey]said
+
 	mu         sync.Mutex
 	board      *dispatch.Board
 	brakes     dispatch.Brakes

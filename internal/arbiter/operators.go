@@ -200,12 +200,11 @@ func (a *Arbiter) Queue(ctx context.Context) (gavelapi.Queue, error) {
 	if l := a.current.Load(); l != nil {
 		q.Leader = true
 		l.mu.Lock()
-		for _, c := range l.board.Counts() {
-			q.Waiting = append(q.Waiting, gavelapi.QueueCount{Lane: c.Lane.String(), Language: c.Language, Jobs: c.Jobs})
-		}
+		q.Waiting = append(q.Waiting, l.liveQueue()...)
 		l.mu.Unlock()
+		return q, nil
 	}
-	return q, nil
+	return q, a.storedQueue(ctx, &q)
 }
 
 // SetBrake implements httpapi.Service.
@@ -329,37 +328,6 @@ func attemptEnd(t *gavelapi.Attempt) string {
 		text += "; later its report " + t.LateReport + " came and was discarded"
 	}
 	return text
-}
-
-// explainWaiting adds what the leader's memory knows of a waiting submission.
-func (a *Arbiter) explainWaiting(ctx context.Context, id int64, e *gavelapi.Explanation) {
-	l := a.current.Load()
-	job, err := a.q.OpenJobOfSubmission(ctx, a.db.Pool, id)
-	if l == nil || err != nil {
-		return // the summary says what there is to say
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	now := a.clock.Now()
-	l.lookRound(now)
-	why, ok := l.board.Explain(job, now)
-	if !ok {
-		return
-	}
-	e.Lane, e.Position, e.Summary = why.Lane.String(), why.Position, why.Reason
-	e.Priority = map[int]string{dispatch.ClassBumped: "bumped", dispatch.ClassContest: "contest", dispatch.ClassPractice: "practice"}[why.Class]
-	slots := 0
-	for _, w := range why.Workers {
-		e.Workers = append(e.Workers, gavelapi.WorkerReason{Worker: w.Name, Reason: w.Reason})
-	}
-	for _, w := range l.board.Online() {
-		if w.Away == "" {
-			slots += w.Slots
-		}
-	}
-	if slots > 0 && why.Able > 0 && l.pace > 0 {
-		e.EstimateMS = time.Duration(float64(l.pace) * float64(why.Position) / float64(slots)).Milliseconds()
-	}
 }
 
 // paced notes how long a lease lasted that ended with a result: a moving mean

@@ -71,7 +71,7 @@ func (a *Arbiter) readReport(ctx context.Context, name string, id int64) (gavela
 	}
 	rep := gavelapi.PreparationReport{Preparation: *p, Rows: []gavelapi.ReportRow{}, Warnings: m.Warnings}
 	for _, s := range steps {
-		rows, err := a.rowsOf(s, &rep.Preparation)
+		rows, err := a.rowsOf(ctx, s, &rep.Preparation)
 		if err != nil {
 			return rep, err
 		}
@@ -81,7 +81,7 @@ func (a *Arbiter) readReport(ctx context.Context, name string, id int64) (gavela
 }
 
 // rowsOf are the rows of a step, and what it says of the whole.
-func (a *Arbiter) rowsOf(s *storedb.StepsOfPreparationRow, p *gavelapi.Preparation) ([]gavelapi.ReportRow, error) {
+func (a *Arbiter) rowsOf(ctx context.Context, s *storedb.StepsOfPreparationRow, p *gavelapi.Preparation) ([]gavelapi.ReportRow, error) {
 	one := gavelapi.ReportRow{Worker: s.Worker, Finding: gavelapi.Finding{Step: s.Kind, What: s.Path}}
 	switch s.State {
 	case "done":
@@ -106,7 +106,7 @@ func (a *Arbiter) rowsOf(s *storedb.StepsOfPreparationRow, p *gavelapi.Preparati
 		one.Outcome = gavelapi.FindingWaiting
 		if s.State == "open" && s.JobState != nil {
 			var reason string
-			reason, _ = a.memoryOf(*s.JobState, s.JobID, s.LeaseToken, s.Worker)
+			reason, _ = a.memoryOf(ctx, *s.JobState, s.JobID, s.LeaseToken, s.Worker)
 			if *s.JobState == gavelapi.StatePending {
 				one.Detail = reason
 				if p.Waiting == "" {

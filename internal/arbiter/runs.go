@@ -221,7 +221,7 @@ func (a *Arbiter) readRun(ctx context.Context, id int64) (gavelapi.Run, error) {
 		t.Stderr, t.StderrBase64 = asText(r.Errors[i])
 	}
 	if !gavelapi.Final(run.State) {
-		run.Waiting, run.Progress = a.memoryOf(run.State, r.JobID, r.LeaseToken, run.Worker)
+		run.Waiting, run.Progress = a.memoryOf(ctx, run.State, r.JobID, r.LeaseToken, run.Worker)
 	}
 	return run, nil
 }

@@ -26,7 +26,7 @@ var periodic = map[string]bool{
 	"begin": true, "commit": true,
 	"FleetSettings": true, "AllPlannedHours": true, "ListBrakes": true, "PendingJobKeys": true, // the scan
 	"LeasedJobs": true, "RequeueExpired": true, "GiveUpExpired": true, // the sweep
-	"SeeWorkers": true, "TouchWorkers": true, "WriteHealth": true, "FinishRejudges": true,
+	"SeeWorkers": true, "TouchWorkers": true, "WriteHealth": true, "FinishRejudges": true, "StoredReasons": true, "WriteReasons": true,
 	"DeleteExpiredRuns": true, "EndOrphanedRuns": true, "DeleteOldIdempotencyKeys": true, "DropOldProbes": true,
 	"PreparationsAtWork": true, "OldestPending": true, "AnyEdgeWorker": true, "OpenAlarms": true, "StartAlarm": true, "ContinueAlarm": true, "EndAlarm": true, "DropOldAlarms": true, // alarms
 	"EnqueueAlarm": true, "WebhookBacklog": true, "BeginAttempts": true, "EndAttempt": true, "DropOldDeliveries": true,

@@ -123,21 +123,23 @@ func (a *Arbiter) readSubmission(ctx context.Context, id int64) (gavelapi.Submis
 		detail.Attempts[i] = wireAttempt(t)
 	}
 	if !gavelapi.Final(sub.State) {
-		sub.Waiting, sub.Progress = a.memoryOf(sub.State, r.JobID, r.LeaseToken, sub.Worker)
+		sub.Waiting, sub.Progress = a.memoryOf(ctx, sub.State, r.JobID, r.LeaseToken, sub.Worker)
 	}
 	return sub, nil
 }
 
 // memoryOf is what only the leader's memory knows of open work: why it waits,
-// how far it is.
-func (a *Arbiter) memoryOf(state string, jobID *int64, token *uuid.UUID, worker string) (waiting string, progress *gavelapi.Progress) {
+// how far it is. An arbiter that does not lead says of what waits what the
+// leader wrote down.
+func (a *Arbiter) memoryOf(ctx context.Context, state string, jobID *int64, token *uuid.UUID, worker string) (waiting string, progress *gavelapi.Progress) {
 	if jobID == nil {
 		return "", nil
 	}
 	l := a.current.Load()
 	if l == nil {
 		if state == gavelapi.StatePending {
-			return "no arbiter leads at the moment", nil
+			_, waiting = a.storedReason(ctx, *jobID)
+			return waiting, nil
 		}
 		return "", nil
 	}

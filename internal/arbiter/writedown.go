@@ -16,8 +16,8 @@ const idempotencyKeysKept = 24 * time.Hour
 // them in between.
 const runsSweptEvery = 10 * time.Second
 
-// writeDownLoop writes what the calls of the last second said of workers, away
-// from the path of any answer, and deletes what is past its time: runs, and old
+// writeDownLoop writes what the calls of the last second said of workers and
+// why work waits, away from the path of any answer, and deletes what is past its time: runs, and old
 // idempotency keys once an hour.
 func (l *leadership) writeDownLoop(ctx context.Context) error {
 	ticker := l.a.clock.NewTicker(writeDownTick)
@@ -34,6 +34,9 @@ func (l *leadership) writeDownLoop(ctx context.Context) error {
 		}
 		if err := l.writeHealth(ctx); err != nil && ctx.Err() == nil {
 			l.a.log.Warn("writing down the health of workers failed", "error", err)
+		}
+		if err := l.writeReasons(ctx); err != nil && ctx.Err() == nil {
+			l.a.log.Warn("writing down why work waits failed", "error", err)
 		}
 		if l.rejudged.Swap(false) {
 			if err := l.finishRejudges(ctx); err != nil && ctx.Err() == nil {

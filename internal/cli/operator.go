@@ -249,6 +249,12 @@ func (cmd *SubmissionExplainCmd) Run(app *App) error {
 		}
 		fmt.Fprintln(w)
 	}
+	if e.CauseSince != nil {
+		fmt.Fprintf(w, "  for this reason since %s UTC\n", instant(*e.CauseSince))
+	}
+	if e.StoredAt != nil {
+		fmt.Fprintf(w, "  written down by the leader at %s UTC; ask the leader for its place and for each worker\n", instant(*e.StoredAt))
+	}
 	for _, r := range e.Workers {
 		reason := r.Reason
 		if reason == "" {

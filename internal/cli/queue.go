@@ -105,18 +105,27 @@ func (a *App) printQueue(q *gavelapi.Queue) error {
 	type row struct{ what, name, count, note string }
 	var rows []row
 	for _, c := range q.Waiting {
-		rows = append(rows, row{c.Lane, c.Language, fmt.Sprint(c.Jobs), "waiting"})
+		left := c.Jobs
+		for _, r := range c.Reasons {
+			rows = append(rows, row{c.Lane, c.Language, fmt.Sprint(r.Jobs), "waiting: " + r.Reason})
+			left -= r.Jobs
+		}
+		if left > 0 { // came a moment ago
+			rows = append(rows, row{c.Lane, c.Language, fmt.Sprint(left), "waiting"})
+		}
 	}
 	for _, b := range q.Brakes {
 		rows = append(rows, row{b.Kind, b.Name, "", "held: " + b.Reason})
 	}
 	switch {
 	case a.machine():
-	case !q.Leader:
-		a.note("this arbiter does not lead; ask the leader what waits")
 	case len(rows) == 0:
 		a.note("nothing waits, and nothing is held")
 		return nil
+	case !q.Leader && q.ReasonsAt != nil:
+		a.note("this arbiter does not lead: why work waits is as the leader wrote it down at %s UTC", instant(*q.ReasonsAt))
+	case !q.Leader:
+		a.note("this arbiter does not lead, and no leader has written down why work waits")
 	}
 	return printItems(a, rows, q, func(r row) string { return r.what + "/" + r.name }, []column[row]{
 		{name: "LANE OR KIND", cell: func(r row) cell { return text(r.what) }},

@@ -107,3 +107,19 @@ func BenchmarkMemory(b *testing.B) {
 		runtime.KeepAlive(both)
 	}
 }
+
+// BenchmarkReasons is what saying why everything waits takes, once a second
+// under the leader's lock.
+func BenchmarkReasons(b *testing.B) {
+	for _, size := range []struct{ jobs, workers int }{{100, 100}, {100_000, 10_000}} {
+		b.Run(fmt.Sprintf("jobs=%d/workers=%d", size.jobs, size.workers), func(b *testing.B) {
+			board := crowd(size.jobs, size.workers)
+			for b.Loop() {
+				if n := len(board.Reasons()); n != len(board.shapes) {
+					b.Fatalf("%d reasons for %d shapes", n, len(board.shapes))
+				}
+			}
+			b.ReportMetric(float64(len(board.shapes)), "shapes")
+		})
+	}
+}

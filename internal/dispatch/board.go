@@ -163,6 +163,9 @@ func (b *Board) shapeOf(j *Job) *shape {
 	if brake == "" {
 		problem = 0
 	}
+	if len(j.FailedBy) > 1 { // whoever failed it first and how often, it is one shape
+		j.FailedBy = slices.Compact(slices.Sorted(slices.Values(j.FailedBy)))
+	}
 	key := shapeKey(j, problem)
 	s := b.shapes[key]
 	if s == nil {

@@ -15,6 +15,7 @@ type Explanation struct {
 	// Position counts the jobs that compete for the same workers: 1 goes next.
 	Position int
 	Able     int // workers online that can do it, busy or not
+	Cause    Cause
 	Reason   string
 	// Workers says for each worker online what keeps it from taking the job
 	// now, by name; "" when nothing does but the order.
@@ -28,6 +29,8 @@ type WorkerReason struct {
 	Reason string
 }
 
+const keptForAMoment = "kept for a moment for a preferred worker that was just here"
+
 // Explain says why a job waits; false when it does not.
 func (b *Board) Explain(id int64, now time.Time) (Explanation, bool) {
 	r := b.jobs[id]
@@ -36,18 +39,17 @@ func (b *Board) Explain(id int64, now time.Time) (Explanation, bool) {
 	}
 	s := r.shape
 	e := Explanation{Lane: s.lane, Class: r.place.class}
-	online, free := 0, 0
-	refusals := map[string]int{}
+	c, free := census{refusals: map[string]int{}}, 0
 	for _, w := range b.workers {
 		if !w.online {
 			continue
 		}
-		online++
+		c.online++
 		why := b.never(s, w)
 		if why != "" {
-			refusals[why]++
+			c.refusals[why]++
 		} else {
-			e.Able++
+			c.able++
 			why = b.notNow(s, w)
 			if why == "" {
 				free++
@@ -58,65 +60,23 @@ func (b *Board) Explain(id int64, now time.Time) (Explanation, bool) {
 	slices.SortFunc(e.Workers, func(x, y WorkerReason) int {
 		return cmp.Or(cmp.Compare(x.Name, y.Name), cmp.Compare(x.ID, y.ID))
 	})
-	e.Position = b.position(r)
-	switch {
-	case s.brake != "":
-		e.Reason = "held by an operator: " + s.brake
-	case online == 0:
-		e.Reason = "no worker is online"
-	case e.Able == 0:
-		e.Reason = fmt.Sprintf("no capable worker: %s", summary(refusals, online, s))
-	case b.overBudget(s):
-		e.Reason = fmt.Sprintf("its rejudge has %d jobs at work, as many as it may at once", b.batch[s.batch])
-	case free == 0:
-		busy := "the one able worker is busy"
-		if e.Able != 1 {
-			busy = fmt.Sprintf("all %d able workers are busy", e.Able)
-		}
-		e.Reason = fmt.Sprintf("position %d in the queue; %s", e.Position, busy)
-	default:
-		if since, kept := b.kept[id]; kept && now.Sub(since) < b.policy.Hold {
-			e.Reason = "kept for a moment for a preferred worker that was just here"
-			break
-		}
-		workers := "one able worker is online and free"
-		if e.Able != 1 {
-			workers = fmt.Sprintf("%d able workers are online, %d of them free", e.Able, free)
-		}
-		e.Reason = fmt.Sprintf("position %d in the queue; %s", e.Position, workers)
+	e.Able, e.Position = c.able, b.position(r)
+	e.Cause, e.Reason = b.reason(s, c, func() int { return free })
+	if e.Cause != Queued {
+		return e, true
+	}
+	if since, kept := b.kept[id]; free > 0 && kept && now.Sub(since) < b.policy.Hold {
+		e.Reason = keptForAMoment
+	} else {
+		e.Reason = fmt.Sprintf("position %d in the queue; %s", e.Position, e.Reason)
 	}
 	return e, true
-}
-
-// summary puts the refusals of all workers into one line, the most frequent first.
-func summary(refusals map[string]int, online int, s *shape) string {
-	if s.language != "" && refusals["it does not offer "+s.language] == online {
-		return fmt.Sprintf("none of the %d online offers %s", online, s.language)
-	}
-	type count struct {
-		why string
-		n   int
-	}
-	var counts []count
-	for why, n := range refusals {
-		counts = append(counts, count{why, n})
-	}
-	slices.SortFunc(counts, func(x, y count) int { return cmp.Or(cmp.Compare(y.n, x.n), cmp.Compare(x.why, y.why)) })
-	const shown = 4
-	var texts []string
-	for _, c := range counts[:min(shown, len(counts))] {
-		texts = append(texts, fmt.Sprintf("of %d: %s", c.n, c.why))
-	}
-	if len(counts) > shown {
-		texts = append(texts, fmt.Sprintf("and %d more reasons", len(counts)-shown))
-	}
-	return fmt.Sprintf("%d online; %s", online, strings.Join(texts, "; "))
 }
 
 // never says what keeps a worker from a shape whatever it does just now.
 func (b *Board) never(s *shape, w *worker) string {
 	if s.target != 0 && s.target != w.ID {
-		return "it is for another worker"
+		return notForIt
 	}
 	if !w.profile.takes(s) {
 		return refusal(&w.Worker, s)

@@ -222,7 +222,7 @@ func (m *match) keepUntil(s *shape, r *record, w *worker) time.Time {
 func (b *Board) refusedNow(s *shape, w *worker) string {
 	switch {
 	case s.target != 0 && s.target != w.ID:
-		return "it is for another worker"
+		return notForIt
 	case !w.fits(s):
 		return "its memory is taken by other jobs"
 	case b.making.room == w && b.making.by != s && s.lane != Probe:

@@ -38,6 +38,9 @@ func (w *world) addJob() {
 		FailedBy:  rapid.SliceOfNDistinct(rapid.Int64Range(1, 5), 0, 2, rapid.ID[int64]).Draw(w.t, "failed"),
 		Needs:     Needs{MemoryBytes: rapid.Int64Range(0, 6).Draw(w.t, "memory"), Tight: rapid.Bool().Draw(w.t, "tight")},
 	}
+	if rapid.IntRange(0, 5).Draw(w.t, "for anybody") == 0 {
+		j.Target = rapid.Int64Range(1, 5).Draw(w.t, "target")
+	}
 	if j.Lane == Rejudge {
 		j.Batch, j.Budget = rapid.Int64Range(1, 2).Draw(w.t, "batch"), 2
 	}
@@ -87,6 +90,8 @@ func (w *world) check(grants []Grant) {
 			w.t.Fatalf("a worker that is away got job %d", j.ID)
 		case !slices.Contains(v.Languages, j.Language):
 			w.t.Fatalf("worker %d got a %s job", id, j.Language)
+		case j.Target != 0 && id != j.Target:
+			w.t.Fatalf("worker %d got a job for %d", id, j.Target)
 		case held > v.Slots:
 			w.t.Fatalf("worker %d holds %d jobs in %d slots", id, held, v.Slots)
 		case v.MemoryBytes > 0 && memory > v.MemoryBytes:
@@ -104,7 +109,7 @@ func (w *world) idleAble() (int64, bool) {
 		if !ok {
 			w.t.Fatalf("job %d waits and is not explained", id)
 		}
-		if strings.Contains(e.Reason, "its rejudge has") || strings.Contains(e.Reason, "held by an operator") {
+		if e.Cause == OverBudget || e.Cause == Held {
 			continue
 		}
 		for _, v := range e.Workers {
@@ -132,7 +137,7 @@ func (w *world) survey() {
 				free[v.ID] = true
 			}
 		}
-		held := strings.Contains(e.Reason, "its rejudge has") || strings.Contains(e.Reason, "held by an operator")
+		held := e.Cause == OverBudget || e.Cause == Held
 		switch {
 		case g.Able != (e.Able > 0) || g.Able == (g.Refusal != ""):
 			w.t.Fatalf("group %+v, but %d workers are able", g, e.Able)
@@ -144,6 +149,33 @@ func (w *world) survey() {
 	}
 	if jobs != len(w.jobs) || s.Out != len(w.out) || s.Online != len(w.workers) {
 		w.t.Fatalf("the survey counts %d waiting, %d out, %d online, want %d, %d, %d", jobs, s.Out, s.Online, len(w.jobs), len(w.out), len(w.workers))
+	}
+}
+
+// reasons checks that what is said of a shape is what Explain says of each of
+// its jobs, and that every job is spoken of.
+func (w *world) reasons() {
+	shapes, jobs := map[string]Reason{}, 0
+	for _, r := range w.b.Reasons() {
+		shapes[shapeKey(&r.Like, r.Like.Problem)] = r
+		jobs += r.Jobs
+		if !slices.Contains(Causes(), r.Cause) || r.Text == "" {
+			w.t.Fatalf("reason %+v", r)
+		}
+	}
+	if jobs != len(w.jobs) {
+		w.t.Fatalf("%d jobs wait, reasons are given for %d", len(w.jobs), jobs)
+	}
+	for id := range w.jobs {
+		r, said := shapes[w.b.jobs[id].shape.key]
+		e, _ := w.b.Explain(id, w.now)
+		same := r.Text == e.Reason
+		if e.Cause == Queued {
+			same = strings.HasSuffix(e.Reason, "; "+r.Text) || e.Reason == keptForAMoment
+		}
+		if !said || r.Cause != e.Cause || !same {
+			w.t.Fatalf("job %d is explained by %s: %q; its shape by %s: %q", id, e.Cause, e.Reason, r.Cause, r.Text)
+		}
 	}
 }
 
@@ -245,6 +277,7 @@ func TestAnyHistoryIsSoundAndNothingWaitsForAFreeWorker(t *testing.T) {
 			},
 			"": func(t *rapid.T) {
 				w.survey()
+				w.reasons()
 				if w.b.Waiting() != len(w.jobs) || len(w.b.out) != len(w.out) {
 					t.Fatalf("%d wait and %d are out, want %d and %d", w.b.Waiting(), len(w.b.out), len(w.jobs), len(w.out))
 				}

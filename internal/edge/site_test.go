@@ -111,6 +111,29 @@ func TestASitesOwnTransactionFromPsql(t *testing.T) {
 	}
 }
 
+// A problem whose first version is on its way, or failed, is not unknown.
+func TestSubmittingBySQLSaysWhyAProblemIsNotPublished(t *testing.T) {
+	s := newStand(t)
+	dsn := s.site()
+	for _, c := range []struct{ problem, preparation, steps, state, want string }{
+		{"new", "'preparing', '', null", "('done'), ('open'), ('waiting')", "GV409", "this problem is not published yet: it is being prepared (1 of 3 steps are done)"},
+		{"bad", "'failed', 'the checker does not build', now()", "('done')", "GV409", "this problem is not published: its last version failed: the checker does not build"},
+		{"none", "", "", "GV404", "unknown problem"},
+	} {
+		if c.preparation != "" {
+			s.exec(fmt.Sprintf(`with p as (
+				insert into preparations (problem, title, package_digest, verify, state, message, finished_at)
+				select '%s', '', digest, 'all', %s from packages limit 1 returning id)
+				insert into preparation_steps (preparation_id, n, kind, state) select p.id, row_number() over (), 'checker', v.state from p, (values %s) v (state)`,
+				c.problem, c.preparation, c.steps))
+		}
+		sql := fmt.Sprintf("\\set VERBOSITY verbose\nselect gavel.submit('%s', 'c', 'x')", c.problem)
+		if out, err := psql(t, dsn, sql); err == nil || !strings.Contains(out, c.want) || !strings.Contains(out, c.state) {
+			t.Errorf("submitting to %q: %q, want %s: %q", c.problem, out, c.state, c.want)
+		}
+	}
+}
+
 func TestASitesOwnTransactionFromPython(t *testing.T) {
 	const python = "/usr/bin/python3" // Debian's, whose packages it sees
 	if out, err := exec.CommandContext(t.Context(), python, "-c", "import psycopg2").CombinedOutput(); err != nil {

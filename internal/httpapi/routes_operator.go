@@ -63,7 +63,7 @@ func (s *server) operatorRoutes() {
 		OperationID: "explain-submission", Method: http.MethodGet, Path: "/v1/submissions/{id}/explain", Tags: []string{"submissions"},
 		Summary: "Say why a submission waits, or how it went", Errors: []int{http.StatusNotFound},
 		Description: "For waiting work: its lane, place and estimate, and for each worker online the rule that keeps it from taking it. " +
-			"The rules are those that decide. A standby knows less; ask the leader.",
+			"The rules are those that decide. An arbiter that does not lead gives the rule that the leader wrote down last, with its age.",
 	}, func(ctx context.Context, _ auth.Principal, in *idInput) (*out[gavelapi.Explanation], error) {
 		e, err := s.Service.Explain(ctx, in.ID)
 		return &out[gavelapi.Explanation]{Body: e}, err
@@ -128,7 +128,8 @@ func (s *server) queueRoutes() {
 	tags, missing := []string{"queue"}, []int{http.StatusNotFound}
 	register(s, sites, huma.Operation{
 		OperationID: "get-queue", Method: http.MethodGet, Path: "/v1/queue", Tags: tags,
-		Summary: "Count what waits, and list what is held",
+		Summary:     "Count what waits and why, and list what is held",
+		Description: "The leader answers from its memory. Any other arbiter counts in the database and gives the reasons that the leader wrote down last.",
 	}, func(ctx context.Context, _ auth.Principal, _ *struct{}) (*out[gavelapi.Queue], error) {
 		q, err := s.Service.Queue(ctx)
 		return &out[gavelapi.Queue]{Body: q}, err

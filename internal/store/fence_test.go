@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -68,6 +69,7 @@ func TestEachStatementOfALeaderNeedsItsTerm(t *testing.T) {
 	f.exec("update jobs set lease_expires_at = now() - interval '1 second' where id = any($1)", []int64{late.JobID, last.JobID})
 	f.exec("update jobs set attempts = $2 where id = $1", last.JobID, attemptCap)
 	f.exec("insert into alarms (kind, subject, severity, summary, since) values ('k', 'goes on', 'page', '', now()), ('k', 'ends', 'page', '', now())")
+	f.exec("insert into waiting_reasons (shape, cause, reason) values ('gone', 'queued', '')")
 	f.exec("insert into webhooks (name, url, secret) values ('w', 'https://example.org', 's')")
 	f.exec("insert into webhook_deliveries (webhook_id, message_id, event, payload) select id, 'm', 'e', '{}' from webhooks")
 
@@ -114,6 +116,20 @@ func TestEachStatementOfALeaderNeedsItsTerm(t *testing.T) {
 				return 0, nil
 			}
 			return 1, err
+		},
+		"WriteReasons": func(term int64) (int, error) {
+			n, err := f.Q.WriteReasons(ctx, f.Pool, &storedb.WriteReasonsParams{
+				Term: term, GoneShapes: []string{"gone"}, GoneProblems: []int64{0}, GoneFailedBy: []string{""},
+				Shapes: []string{"new"}, ProblemIds: []int64{0}, FailedBys: []string{""}, Causes: []string{"queued"}, Reasons: []string{"busy"},
+			})
+			var shapes string
+			if err == nil {
+				err = f.Pool.QueryRow(ctx, "select string_agg(shape, ' ' order by shape) from waiting_reasons").Scan(&shapes)
+			}
+			if want := []string{"gone", "new"}[n]; err == nil && shapes != want {
+				err = fmt.Errorf("reasons of %q are stored, want %q", shapes, want)
+			}
+			return int(n), err
 		},
 		"WriteHealth": func(term int64) (int, error) {
 			n, err := f.Q.WriteHealth(ctx, f.Pool, &storedb.WriteHealthParams{

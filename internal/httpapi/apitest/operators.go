@@ -104,7 +104,9 @@ func (f *Fake) Queue(ctx context.Context) (gavelapi.Queue, error) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return gavelapi.Queue{Leader: true, Brakes: append([]gavelapi.Brake{}, f.brakes...), Waiting: []gavelapi.QueueCount{{Lane: "judge", Language: "cpp17", Jobs: 3}}}, nil
+	return gavelapi.Queue{Leader: true, Brakes: append([]gavelapi.Brake{}, f.brakes...), Waiting: []gavelapi.QueueCount{{
+		Lane: "judge", Language: "cpp17", Jobs: 3, Reasons: []gavelapi.QueueReason{{Cause: "queued", Reason: "all 2 able workers are busy", Jobs: 2}},
+	}}}, nil
 }
 
 // SetBrake implements httpapi.Service.

@@ -386,6 +386,40 @@ type Token struct {
 	RevokedAt *time.Time
 }
 
+type WaitingLook struct {
+	Shard    int32
+	Term     int64
+	LookedAt time.Time
+}
+
+type WaitingReason struct {
+	Shape     string
+	ProblemID int64
+	FailedBy  string
+	Cause     string
+	Reason    string
+	Since     time.Time
+	ChangedAt time.Time
+}
+
+type WaitingWork struct {
+	JobID        int64
+	Kind         string
+	Lane         string
+	Language     string
+	Submitter    string
+	Priority     int16
+	SubmissionID *int64
+	WorkID       *int64
+	ProblemID    *int64
+	Attempts     int32
+	CreatedAt    time.Time
+	Cause        string
+	Reason       string
+	Since        interface{}
+	LookedAt     *time.Time
+}
+
 type Webhook struct {
 	ID        int64
 	Name      string

@@ -1,0 +1,248 @@
+package arbiter
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gavel-oj/gavel/gavelapi"
+	"github.com/gavel-oj/gavel/internal/dispatch"
+	"github.com/gavel-oj/gavel/internal/store"
+	"github.com/gavel-oj/gavel/internal/store/storedb"
+)
+
+// reasonsAtOnce bounds what one write says and takes back; the rest is for the
+// next tick.
+const reasonsAtOnce = 500
+
+// reasonKey is whose reason a row of waiting_reasons is.
+type reasonKey struct {
+	shape    string
+	problem  int64
+	failedBy string
+}
+
+// said is what such a row says.
+type said struct {
+	cause dispatch.Cause
+	text  string
+}
+
+// shapeOf is what the SQL function job_shape makes of a row of such a job.
+func shapeOf(j *dispatch.Job) string {
+	words := func(list []string) string { return cmp.Or(strings.Join(list, ","), "-") }
+	tight := "-"
+	if j.Needs.Tight {
+		tight = "tight"
+	}
+	return fmt.Sprintf("%s %s %d %s %s %s %d %d %d", j.Lane, cmp.Or(j.Language, "-"), j.Needs.MemoryBytes, tight,
+		words(j.Needs.Features), words(j.Needs.Tags), j.Batch, j.Budget, j.Target)
+}
+
+func reasonKeyOf(j *dispatch.Job) reasonKey {
+	failedBy := make([]string, len(j.FailedBy)) // in order, and each once
+	for i, id := range j.FailedBy {
+		failedBy[i] = strconv.FormatInt(id, 10)
+	}
+	return reasonKey{shapeOf(j), j.Problem, strings.Join(failedBy, ",")}
+}
+
+// writeReasons writes down why what waits does so: one statement for what has
+// changed, none when nothing waits. Only the write-down loop calls it.
+func (l *leadership) writeReasons(ctx context.Context) error {
+	if l.reasons == nil {
+		rows, err := l.a.q.StoredReasons(ctx, l.a.db.Pool)
+		if err != nil {
+			return fmt.Errorf("read the stored reasons: %w", err)
+		}
+		l.reasons = make(map[reasonKey]said, len(rows))
+		for _, r := range rows {
+			l.reasons[reasonKey{r.Shape, r.ProblemID, r.FailedBy}] = said{dispatch.Cause(r.Cause), r.Reason}
+		}
+	}
+	l.mu.Lock()
+	reasons := l.board.Reasons()
+	l.mu.Unlock()
+	if len(reasons) == 0 && len(l.reasons) == 0 {
+		return nil
+	}
+	now := make(map[reasonKey]said, len(reasons))
+	for i := range reasons {
+		now[reasonKeyOf(&reasons[i].Like)] = said{reasons[i].Cause, reasons[i].Text}
+	}
+	p, next := l.changedReasons(now)
+	n, err := l.a.q.WriteReasons(ctx, l.a.db.Pool, p)
+	if err != nil {
+		l.reasons = nil // whatever came of it is read at the next tick
+		return fmt.Errorf("write why %d shapes of work wait: %w", len(p.Shapes), err)
+	}
+	if n > 0 { // else the term is over
+		l.reasons = next
+	}
+	return nil
+}
+
+// changedReasons is what to write so that now is stored, and what is stored then.
+func (l *leadership) changedReasons(now map[reasonKey]said) (p *storedb.WriteReasonsParams, next map[reasonKey]said) {
+	p = &storedb.WriteReasonsParams{Shard: shard, Term: l.term}
+	next = make(map[reasonKey]said, len(now))
+	for k, was := range l.reasons {
+		if _, waits := now[k]; waits || len(p.GoneShapes) == reasonsAtOnce {
+			next[k] = was
+			continue
+		}
+		p.GoneShapes, p.GoneProblems, p.GoneFailedBy = append(p.GoneShapes, k.shape), append(p.GoneProblems, k.problem), append(p.GoneFailedBy, k.failedBy)
+	}
+	for k, s := range now {
+		if next[k] == s || len(p.Shapes) == reasonsAtOnce {
+			continue
+		}
+		next[k] = s
+		p.Shapes, p.ProblemIds, p.FailedBys = append(p.Shapes, k.shape), append(p.ProblemIds, k.problem), append(p.FailedBys, k.failedBy)
+		p.Causes, p.Reasons = append(p.Causes, string(s.cause)), append(p.Reasons, s.text)
+	}
+	return p, next
+}
+
+// storedReason is what the leader wrote down last of a waiting job, for an
+// arbiter that does not lead.
+func (a *Arbiter) storedReason(ctx context.Context, jobID int64) (*storedb.ReasonOfJobRow, string) {
+	r, err := a.q.ReasonOfJob(ctx, a.db.Pool, &storedb.ReasonOfJobParams{Shard: shard, JobID: jobID})
+	switch {
+	case store.IsNoRows(err):
+		return nil, "it is being given to a worker"
+	case err != nil:
+		a.log.Warn("reading a stored reason failed", "job_id", jobID, "error", err)
+		return nil, "why cannot be read at the moment"
+	}
+	age := int(r.AgeS)
+	switch {
+	case r.Leaderless && r.Reason == "":
+		return r, "no arbiter leads at the moment"
+	case r.Leaderless:
+		return r, fmt.Sprintf("no arbiter leads at the moment; %d s ago: %s", age, r.Reason)
+	case r.Reason == "":
+		return r, "the leader has not looked at it yet"
+	}
+	return r, fmt.Sprintf("%s (as of %d s ago)", r.Reason, age)
+}
+
+// liveQueue is what the leader's memory says of what waits. Needs l.mu.
+func (l *leadership) liveQueue() []gavelapi.QueueCount {
+	var list []gavelapi.QueueCount
+	for _, c := range l.board.Counts() {
+		list = append(list, gavelapi.QueueCount{Lane: c.Lane.String(), Language: c.Language, Jobs: c.Jobs, Reasons: []gavelapi.QueueReason{}})
+	}
+	for _, r := range l.board.Reasons() {
+		i := slices.IndexFunc(list, func(c gavelapi.QueueCount) bool {
+			return c.Lane == r.Like.Lane.String() && c.Language == r.Like.Language
+		})
+		list[i].Reasons = append(list[i].Reasons, gavelapi.QueueReason{Cause: string(r.Cause), Reason: r.Text, Jobs: r.Jobs})
+	}
+	for i := range list {
+		list[i].Reasons = gathered(list[i].Reasons)
+	}
+	return list
+}
+
+// gathered puts those with the same words together, the most frequent first.
+func gathered(reasons []gavelapi.QueueReason) []gavelapi.QueueReason {
+	byText := func(x, y gavelapi.QueueReason) int {
+		return cmp.Or(cmp.Compare(x.Cause, y.Cause), cmp.Compare(x.Reason, y.Reason))
+	}
+	slices.SortFunc(reasons, byText)
+	all := reasons[:0]
+	for _, r := range reasons {
+		if n := len(all); n > 0 && byText(all[n-1], r) == 0 {
+			all[n-1].Jobs += r.Jobs
+			continue
+		}
+		all = append(all, r)
+	}
+	slices.SortStableFunc(all, func(x, y gavelapi.QueueReason) int { return cmp.Compare(y.Jobs, x.Jobs) })
+	return all
+}
+
+// storedQueue counts what waits in the database, with the reasons that the
+// leader wrote down last, and says when it did.
+func (a *Arbiter) storedQueue(ctx context.Context, q *gavelapi.Queue) error {
+	rows, err := a.q.WaitingGroups(ctx, a.db.Pool)
+	if err != nil {
+		return unavailable(err, "count what waits")
+	}
+	for _, r := range rows {
+		n := len(q.Waiting)
+		if n == 0 || q.Waiting[n-1].Lane != r.Lane || q.Waiting[n-1].Language != r.Language {
+			q.Waiting = append(q.Waiting, gavelapi.QueueCount{Lane: r.Lane, Language: r.Language, Reasons: []gavelapi.QueueReason{}})
+			n++
+		}
+		c := &q.Waiting[n-1]
+		c.Jobs += int(r.Jobs)
+		if r.Reason != "" {
+			since := r.Since.UTC()
+			c.Reasons = append(c.Reasons, gavelapi.QueueReason{Cause: r.Cause, Reason: r.Reason, Jobs: int(r.Jobs), Since: &since})
+		}
+	}
+	at, err := a.q.LookedAt(ctx, a.db.Pool, shard)
+	if store.IsNoRows(err) {
+		return nil // no leader has seen anything wait yet
+	}
+	if err != nil {
+		return unavailable(err, "read when the leader looked")
+	}
+	q.ReasonsAt = utc(&at)
+	return nil
+}
+
+var priorityNames = map[int]string{dispatch.ClassBumped: "bumped", dispatch.ClassContest: "contest", dispatch.ClassPractice: "practice"}
+
+// explainWaiting adds what is known of a waiting submission: live from the
+// leader's memory, else what is stored.
+func (a *Arbiter) explainWaiting(ctx context.Context, id int64, e *gavelapi.Explanation) {
+	job, err := a.q.OpenJobOfSubmission(ctx, a.db.Pool, id)
+	if err != nil {
+		return // the summary says what there is to say
+	}
+	stored, text := a.storedReason(ctx, job)
+	l := a.current.Load()
+	if l == nil {
+		e.Summary = text
+		if stored != nil {
+			e.Lane, e.Priority, e.Cause = stored.Lane, priorityNames[int(stored.Priority)], stored.Cause
+		}
+		if e.Cause != "" {
+			at := a.clock.Now().Add(-time.Duration(stored.AgeS * float64(time.Second)))
+			e.CauseSince, e.StoredAt = utc(&stored.Since), utc(&at)
+		}
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := a.clock.Now()
+	l.lookRound(now)
+	why, ok := l.board.Explain(job, now)
+	if !ok {
+		return
+	}
+	e.Lane, e.Position, e.Summary, e.Cause = why.Lane.String(), why.Position, why.Reason, string(why.Cause)
+	if stored != nil && stored.Cause == e.Cause {
+		e.CauseSince = utc(&stored.Since)
+	}
+	e.Priority = priorityNames[why.Class]
+	slots := 0
+	for _, w := range why.Workers {
+		e.Workers = append(e.Workers, gavelapi.WorkerReason{Worker: w.Name, Reason: w.Reason})
+	}
+	for _, w := range l.board.Online() {
+		if w.Away == "" {
+			slots += w.Slots
+		}
+	}
+	if slots > 0 && why.Able > 0 && l.pace > 0 {
+		e.EstimateMS = time.Duration(float64(l.pace) * float64(why.Position) / float64(slots)).Milliseconds()
+	}
+}
