@@ -89,6 +89,17 @@ func (s *stand) since(id int64) (at time.Time) {
 	return at
 }
 
+// session is one of whom the database belongs to.
+func (s *stand) session() *pgx.Conn {
+	s.t.Helper()
+	conn, err := pgx.Connect(s.t.Context(), s.url)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { _ = conn.Close(context.WithoutCancel(s.t.Context())) }) // the test has been told of every error
+	return conn
+}
+
 // Every reason is written down, changes with what it tells of, and is gone with
 // the waiting.
 func TestWhyWorkWaitsIsStored(t *testing.T) {
@@ -186,8 +197,13 @@ func TestWhyWorkWaitsIsReadWithoutTheLeader(t *testing.T) {
 	s.awaitStored(sub.ID, dispatch.NobodyOnline, "no worker is online")
 	since, term := s.since(sub.ID), s.number("select term from waiting_looks")
 	standby := startWith(t, s.url, quick, func(cfg *arbiter.Config) { cfg.Leader.Poll = time.Hour })
+	owner := s.session()
 	until(t, "the standby has seen that somebody leads", func() bool {
-		return s.number("select count(*) from pg_stat_activity where datname = current_database() and query like '%name: ReadLeadership %' and pid <> pg_backend_pid()") > 0
+		var n int
+		if err := owner.QueryRow(t.Context(), "select count(*) from pg_stat_activity where datname = current_database() and query like '%name: ReadLeadership %' and pid <> pg_backend_pid()").Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n > 0
 	})
 	until(t, "a standby says why it waits", func() bool { // while the leader renews in time
 		return strings.HasPrefix(standby.read(sub.ID).Waiting, "no worker is online (as of ")
@@ -219,11 +235,7 @@ func TestWhyWorkWaitsIsReadWithoutTheLeader(t *testing.T) {
 // What is written does not grow with what waits.
 func TestManyOfOneShapeAreOneRow(t *testing.T) {
 	s := newStand(t, quick)
-	owner, err := pgx.Connect(t.Context(), s.url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = owner.Close(context.WithoutCancel(t.Context())) }() // the test has been told of every error
+	owner := s.session()
 	const many, limits = 100_000, 4
 	if _, err := owner.Exec(t.Context(), `insert into jobs (judging_id, submission_id, kind, lane, language, submitter, memory_bytes)
 		select -n, -n, 'judge', 'judge', 'c', 'user ' || n % 100, n % $2 from generate_series(1, $1::int) n`, many, limits); err != nil {
@@ -265,25 +277,23 @@ func TestManyOfOneShapeAreOneRow(t *testing.T) {
 func TestSQLAndTheLeaderAgreeOnShapes(t *testing.T) {
 	s := newStand(t, quick)
 	s.stop() // nobody is to take the rows for work
-	owner, err := pgx.Connect(t.Context(), s.url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = owner.Close(context.WithoutCancel(t.Context())) }() // the test has been told of every error
+	owner := s.session()
 	next := startWith(t, s.url, quick, func(cfg *arbiter.Config) {
 		cfg.Leader.Poll = time.Hour
 		cfg.DatabaseURL = "postgres://nowhere.invalid/"
 	})
+	rows := 0
 	lists := []string{"null", "'{}'", "'{interactive}'", "'{prepare,interactive}'"}
 	languages := []string{"", "c"}
 	for _, lane := range []string{"probe", "run", "judge", "prepare", "rejudge"} {
 		kind := cmp.Or(map[string]string{"probe": "probe", "run": "run", "prepare": "prepare"}[lane], "judge")
-		subject := "null, null, 1"
-		if kind == "judge" {
-			subject = "-1, -1, null"
-		}
 		for i, cpu := range []string{"0", "1", "999999", "1000000", "1000001"} {
 			for j, batch := range []string{"null", "7"} {
+				rows++
+				subject := fmt.Sprintf("null, null, %d", rows)
+				if kind == "judge" {
+					subject = fmt.Sprintf("%d, %d, null", -rows, -rows)
+				}
 				sql := fmt.Sprintf(`insert into jobs (kind, lane, judging_id, submission_id, work_id, language, memory_bytes, cpu_us, features, tags, batch_id, batch_budget, target_worker_id)
 					values ('%s', '%s', %s, '%s', %d, %s, %s, %s, %s, %d, %s)`, kind, lane, subject, languages[(i+j)%2], i*(256<<20), cpu, lists[i%4], lists[(i+2*j)%4], batch, i, []string{"null", "3"}[j])
 				if _, err := owner.Exec(t.Context(), sql); err != nil {
@@ -293,7 +303,7 @@ func TestSQLAndTheLeaderAgreeOnShapes(t *testing.T) {
 		}
 	}
 	pending, err := next.db.Q.PendingJobs(t.Context(), next.db.Pool)
-	if err != nil || len(pending) != 50 {
+	if err != nil || len(pending) != rows {
 		t.Fatalf("%d rows, %v", len(pending), err)
 	}
 	shapes := map[string]bool{}

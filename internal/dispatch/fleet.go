@@ -19,9 +19,12 @@ func (b *Board) SetWorker(facts Worker, now time.Time) {
 	b.unlist(w)
 	b.count(w, -1)
 	key := profileKey(&facts)
-	if w.profile == nil || w.profile.key != key {
+	if p := w.profile; p == nil || p.key != key {
 		b.leaveProfile(w)
 		w.profile = b.joinProfile(key, &facts)
+	} else {
+		p.countMemory(&w.Worker, -1)
+		p.countMemory(&facts, +1)
 	}
 	cached := make([]uint32, 0, len(facts.Cached))
 	for _, digest := range facts.Cached {
@@ -96,7 +99,7 @@ func (b *Board) count(w *worker, sign int) {
 func (b *Board) joinProfile(key string, facts *Worker) *profile {
 	p := b.byKey[key]
 	if p == nil {
-		p = &profile{key: key, worker: *facts, able: map[*shape]bool{}}
+		p = &profile{key: key, worker: *facts, able: map[*shape]bool{}, memory: map[int64]int{}}
 		p.worker.Cached = nil
 		b.byKey[key] = p
 		at, _ := slices.BinarySearchFunc(b.profiles, p, func(x, y *profile) int {
@@ -105,6 +108,7 @@ func (b *Board) joinProfile(key string, facts *Worker) *profile {
 		b.profiles = slices.Insert(b.profiles, at, p)
 	}
 	p.workers++
+	p.countMemory(facts, +1)
 	return p
 }
 
@@ -113,6 +117,7 @@ func (b *Board) leaveProfile(w *worker) {
 	if p == nil {
 		return
 	}
+	p.countMemory(&w.Worker, -1)
 	if p.workers--; p.workers == 0 {
 		delete(b.byKey, p.key)
 		b.profiles = slices.DeleteFunc(b.profiles, func(o *profile) bool { return o == p })

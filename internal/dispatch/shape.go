@@ -3,6 +3,7 @@ package dispatch
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -65,6 +66,7 @@ type profile struct {
 	worker  Worker // one of them, for the rules
 	workers int    // how many there are
 	able    map[*shape]bool
+	memory  map[int64]int // workers by their budget; who has none has all there is
 	// idle are its workers with a waiting claim and a free slot, longest idle first.
 	idle []*worker
 }
@@ -81,6 +83,20 @@ func profileKey(w *Worker) string {
 	list(w.Tags)
 	fmt.Fprintf(&s, "%v %q %q", w.Lanes, w.Away, w.AsideLanguages) // maps print in key order
 	return s.String()
+}
+
+func (p *profile) countMemory(w *Worker, by int) {
+	has := memoryOf(w)
+	if p.memory[has] += by; p.memory[has] == 0 {
+		delete(p.memory, has)
+	}
+}
+
+func memoryOf(w *Worker) int64 {
+	if w.MemoryBytes <= 0 {
+		return math.MaxInt64
+	}
+	return w.MemoryBytes
 }
 
 // refusal says why a worker cannot take jobs of a shape, whatever it does just

@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 )
 
@@ -38,17 +39,10 @@ func (g Group) Ready() bool { return !g.Held }
 // Match does, and not once a job.
 func (b *Board) Survey() Survey {
 	s := Survey{Out: len(b.out) - b.lanes[Probe].out}
-	room := map[*profile]int64{} // largest memory of its workers; 0 is unlimited
-	for _, w := range b.workers {
-		if !w.online {
-			continue
-		}
-		s.Online++
-		if w.Away == "" {
-			s.Working++
-		}
-		if largest, known := room[w.profile]; !known || largest > 0 && (w.MemoryBytes <= 0 || w.MemoryBytes > largest) {
-			room[w.profile] = max(0, w.MemoryBytes)
+	for _, p := range b.profiles {
+		s.Online += p.workers
+		if p.worker.Away == "" {
+			s.Working += p.workers
 		}
 	}
 	m := match{b: b}
@@ -62,7 +56,7 @@ func (b *Board) Survey() Survey {
 				Lane: lane, Language: shape.language, Jobs: shape.count, First: head.place.id,
 				Held: shape.brake != "" || b.overBudget(shape),
 			}
-			b.whoCan(&g, shape, room)
+			b.whoCan(&g, shape)
 			if g.Able && !g.Held {
 				if w := b.longestIdle(shape); w != nil {
 					g.Free, g.FreeName = w.ID, w.Name
@@ -77,7 +71,7 @@ func (b *Board) Survey() Survey {
 
 // whoCan fills in whether some worker online can do a shape, or why none can:
 // the reason of the profile that most workers have.
-func (b *Board) whoCan(g *Group, s *shape, room map[*profile]int64) {
+func (b *Board) whoCan(g *Group, s *shape) {
 	if s.target != 0 {
 		w := b.workers[s.target]
 		switch {
@@ -92,12 +86,11 @@ func (b *Board) whoCan(g *Group, s *shape, room map[*profile]int64) {
 	most := 0
 	for _, p := range b.profiles {
 		var why string
-		switch largest := room[p]; {
-		case !p.takes(s):
+		if !p.takes(s) {
 			why = refusal(&p.worker, s)
-		case largest > 0 && s.needs.MemoryBytes > largest:
+		} else if largest := slices.Max(slices.Collect(maps.Keys(p.memory))); s.needs.MemoryBytes > largest {
 			why = memoryRefusal(&Worker{MemoryBytes: largest}, s)
-		default:
+		} else {
 			g.Able, g.Refusal = true, ""
 			return
 		}

@@ -3,8 +3,8 @@ package dispatch
 import (
 	"cmp"
 	"fmt"
-	"math"
 	"slices"
+	"strings"
 )
 
 // Cause is the rule that keeps work waiting. Names are a contract: they are stored.
@@ -38,12 +38,11 @@ type Reason struct {
 // once a job.
 func (b *Board) Reasons() []Reason {
 	reasons := make([]Reason, 0, len(b.shapes))
-	present := b.roll()
 	for _, s := range b.shapes {
 		if s.count == 0 {
 			continue
 		}
-		cause, text := b.reason(s, b.census(s, present), func() int { return b.freeFor(s) })
+		cause, text := b.reason(s, b.census(s), func() int { return b.freeFor(s) })
 		reasons = append(reasons, Reason{
 			Like: Job{
 				Lane: s.lane, Language: s.language, Needs: s.needs, Problem: s.problem, Batch: s.batch, Budget: s.budget,
@@ -86,45 +85,24 @@ func (b *Board) reason(s *shape, c census, free func() int) (Cause, string) {
 	}
 }
 
-// roll is the memory of the workers online by profile, the smallest first.
-// Who has no limit has all there is.
-func (b *Board) roll() map[*profile][]int64 {
-	memory := make(map[*profile][]int64, len(b.profiles))
-	for _, w := range b.workers {
-		if w.online {
-			memory[w.profile] = append(memory[w.profile], memoryOf(&w.Worker))
-		}
-	}
-	for _, list := range memory {
-		slices.Sort(list)
-	}
-	return memory
-}
-
-func memoryOf(w *Worker) int64 {
-	if w.MemoryBytes <= 0 {
-		return math.MaxInt64
-	}
-	return w.MemoryBytes
-}
-
 // census counts by profile; Explain counts by worker, and a property test holds
 // the two together.
-func (b *Board) census(s *shape, present map[*profile][]int64) census {
+func (b *Board) census(s *shape) census {
 	c := census{refusals: map[string]int{}}
-	for p, memory := range present {
-		c.online += len(memory)
-		if s.target != 0 {
-			continue
-		}
-		if !p.takes(s) {
-			c.refusals[refusal(&p.worker, s)] += len(memory)
-			continue
-		}
-		small, _ := slices.BinarySearch(memory, s.needs.MemoryBytes)
-		c.able += len(memory) - small
-		for _, has := range memory[:small] {
-			c.refusals[memoryRefusal(&Worker{MemoryBytes: has}, s)]++
+	for _, p := range b.profiles {
+		c.online += p.workers
+		switch {
+		case s.target != 0:
+		case !p.takes(s):
+			c.refusals[refusal(&p.worker, s)] += p.workers
+		default:
+			for has, n := range p.memory {
+				if has >= s.needs.MemoryBytes {
+					c.able += n
+				} else {
+					c.refusals[memoryRefusal(&Worker{MemoryBytes: has}, s)] += n
+				}
+			}
 		}
 	}
 	if s.target == 0 {
@@ -178,12 +156,12 @@ func summary(refusals map[string]int, online int, s *shape) string {
 	}
 	slices.SortFunc(counts, func(x, y count) int { return cmp.Or(cmp.Compare(y.n, x.n), cmp.Compare(x.why, y.why)) })
 	const shown = 4
-	text := fmt.Sprintf("%d online", online)
+	texts := []string{fmt.Sprintf("%d online", online)}
 	for _, c := range counts[:min(shown, len(counts))] {
-		text += fmt.Sprintf("; of %d: %s", c.n, c.why)
+		texts = append(texts, fmt.Sprintf("of %d: %s", c.n, c.why))
 	}
 	if len(counts) > shown {
-		text += fmt.Sprintf("; and %d more reasons", len(counts)-shown)
+		texts = append(texts, fmt.Sprintf("and %d more reasons", len(counts)-shown))
 	}
-	return text
+	return strings.Join(texts, "; ")
 }
