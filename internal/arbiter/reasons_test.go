@@ -302,7 +302,11 @@ func TestSQLAndTheLeaderAgreeOnShapes(t *testing.T) {
 			}
 		}
 	}
-	pending, err := next.db.Q.PendingJobs(t.Context(), next.db.Pool)
+	var ids []int64
+	if err := owner.QueryRow(t.Context(), "select array_agg(id) from jobs").Scan(&ids); err != nil {
+		t.Fatal(err)
+	}
+	pending, err := next.db.Q.PendingJobsOf(t.Context(), next.db.Pool, ids)
 	if err != nil || len(pending) != rows {
 		t.Fatalf("%d rows, %v", len(pending), err)
 	}

@@ -92,6 +92,6 @@ func (a *Arbiter) CreateSubmission(ctx context.Context, p auth.Principal, key st
 			}},
 		},
 	}
-	sub.Waiting, _ = a.memoryOf(sub.State, &done.JobID, nil, "")
+	sub.Waiting, _ = a.memoryOf(ctx, sub.State, &done.JobID, nil, "")
 	return sub, false, nil
 }
