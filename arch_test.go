@@ -101,6 +101,11 @@ var layers = []layer{
 		reason:   "a history is a function of its seed: time, chance and the database are the simulation's own, and a failing seed fails again everywhere",
 	},
 	{
+		packages: []string{"internal/drill/transcript"},
+		never:    append([]string{"internal/worker/...", "internal/judge/...", "internal/sandbox/...", "internal/serve"}, arbiterSide...),
+		reason:   "it writes down what anybody asks and is answered; what either side makes of it is not its business",
+	},
+	{
 		packages: []string{"internal/edge"},
 		never:    []string{"internal/arbiter/...", "internal/httpapi/...", "internal/worker/...", "internal/judge/...", "internal/sandbox/linuxbox", "internal/pgserver/..."},
 		reason:   "a way to the work and nothing else: the agent that goes it is told so, and is the same as any other",
@@ -145,6 +150,7 @@ var programs = map[string][]string{
 	},
 	"cmd/gavel-drill": {
 		"github.com/alecthomas/kong",
+		"github.com/anishathalye/porcupine",
 		"github.com/cenkalti/backoff/v5",
 		"github.com/danielgtaylor/huma/v2",
 		"github.com/goccy/go-yaml",

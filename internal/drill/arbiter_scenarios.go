@@ -248,7 +248,7 @@ func leaderCutOff(t *T) {
 	if os.Geteuid() != 0 {
 		t.Skipf("making a network needs root")
 	}
-	s := &stand{T: t, tokens: map[string]string{}, slots: map[string]int{}, expect: map[int64][]string{}}
+	s := &stand{T: t, tokens: map[string]string{}, slots: map[string]int{}, expect: map[int64][]string{}, transcripts: t.path("transcripts")}
 	db, socketURL := s.tcpServer()
 	// The first arbiter stands outside, so that it can be set up; it then
 	// restarts as the standby of the one that is cut off.

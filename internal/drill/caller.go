@@ -8,13 +8,14 @@ import (
 
 	"github.com/gavel-oj/gavel/client"
 	"github.com/gavel-oj/gavel/gavelapi"
+	"github.com/gavel-oj/gavel/internal/drill/transcript"
 )
 
 // caller is a worker whose calls the scenario makes one by one.
 type caller struct {
 	s                 *stand
 	name              string
-	api               *client.Client
+	api               transcript.Calls
 	session, previous string
 	slots             int
 	languages         []string
@@ -31,7 +32,7 @@ func (s *stand) caller(name, url string, slots int, languages ...string) *caller
 	api, err := client.New(url, s.enrol(name, slots), client.Options{UserAgent: "gavel-drill"})
 	s.must(err, "client of "+name)
 	s.cleanup(api.Close)
-	return &caller{s: s, name: name, api: api, session: uuid.NewString(), slots: slots, languages: languages}
+	return &caller{s: s, name: name, api: s.written(name, api), session: uuid.NewString(), slots: slots, languages: languages}
 }
 
 // reborn is the same worker after a restart of its process.

@@ -136,7 +136,7 @@ func TestNothingIsLost(t *testing.T) {
 			for _, f := range r.Figures {
 				t.Logf("%s: %.4g %s (at most %.4g)", f.Name, f.Value, f.Unit, f.Limit)
 			}
-			if r.Verdict != OK || r.Lost+r.Duplicated+r.Stale != 0 || r.Jobs == 0 {
+			if r.Verdict != OK || r.Lost+r.Duplicated+r.Stale+r.Unordered+r.Undecided != 0 || r.Jobs == 0 || r.Histories == 0 || r.Calls < 3*r.Histories {
 				raw, _ := json.MarshalIndent(r, "", " ")
 				t.Errorf("%s", raw)
 			}
@@ -301,15 +301,18 @@ func TestActorsFollowTheirScript(t *testing.T) {
 
 func TestTablesShowEveryScenario(t *testing.T) {
 	results := []Result{
-		{Name: "a1-worker-killed", Number: "A1", Fired: "expiry", Verdict: OK, Jobs: 3, Bystanders: 2, HoldUpMS: 12, Figures: []Figure{{"x", 1, "ms", 2}}},
-		{Name: "a3-same-worker-again", Number: "A3", Verdict: Failed, Why: []string{"because"}, Lost: 1, Seed: 7},
+		{Name: "a1-worker-killed", Number: "A1", Fired: "expiry", Verdict: OK, Jobs: 3, Calls: 41, Histories: 5, Bystanders: 2, HoldUpMS: 12, Figures: []Figure{{"x", 1, "ms", 2}}},
+		{Name: "a3-same-worker-again", Number: "A3", Verdict: Failed, Why: []string{"because\n\tthis"}, Unordered: 2, Undecided: 1, Lost: 1, Seed: 7},
 		{Name: "a12-broken-worker", Number: "A12", Verdict: Skipped, Why: []string{"not there"}},
 	}
 	var b strings.Builder
 	if err := Table(&b, results); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"a1-worker-killed", "12 ms", "not there", "(seed 7)", "because", "A1 x", "1 ok, 1 failed, 1 skipped; 3 jobs: 1 lost"} {
+	for _, want := range []string{
+		"a1-worker-killed", "12 ms", "not there", "(seed 7)", "  because\n  \tthis\n", "A1 x", "1 ok, 1 failed, 1 skipped; 3 jobs: 1 lost",
+		"41 calls about 5 jobs: the answers about 2 follow from no order of them, 1 were not decided in time",
+	} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("no %q in\n%s", want, b.String())
 		}

@@ -62,7 +62,7 @@ func (s *stand) edgeWorker(name string, slots int, options ...workerOption) *pro
 	s.mu.Unlock()
 	settings := workerSettings{
 		Name: name, DatabaseURL: s.url, PackagesDir: s.path("arbiter", "blobs", "packages"), Pool: "default", Rank: 100,
-		StateDir: s.state(name), Gates: s.path("gates"), Slots: slots, Languages: []string{language},
+		StateDir: s.state(name), Gates: s.path("gates"), Transcripts: s.transcripts, Slots: slots, Languages: []string{language},
 	}
 	for _, o := range options {
 		o(&settings)

@@ -45,7 +45,7 @@ func frozenWorker(t *T) {
 	if t.Sabotage { // what takes that long has been held up
 		api, err := client.New(door, s.enrol("other", 1), client.Options{Timeout: time.Second})
 		s.must(err, "client")
-		other.api = api
+		other.api = s.written("other", api)
 	}
 	stock := func() {
 		for open := s.number("select count(*) from jobs where state = 'pending'"); open < 40; open++ {

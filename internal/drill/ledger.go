@@ -70,6 +70,7 @@ func (s *stand) settle(limit time.Duration) {
 	}
 	s.within(limit, func() bool { return s.number("select count(*) from judgings where state = 'open'") == 0 })
 	s.audit()
+	s.checkHistories()
 	if s.watched != nil {
 		s.watched.measure()
 	}

@@ -44,6 +44,7 @@ func Load(ctx context.Context, sizes LoadSizes, o Options) Result {
 		Name: "load", What: "figures of a busy arbiter", Fires: "-", limit: 15*time.Minute + sizes.For,
 		script: func(t *T) {
 			s := newStand(t)
+			s.transcripts = "" // it is measured
 			a := s.serve(time.Minute, 5*time.Second)
 			s.idleClaims(a, sizes.Claims)
 			s.restartBeside(a, sizes.Pending, sizes.Leased)

@@ -71,7 +71,7 @@ func (s *stand) program(name string, diskBytes int64) *process {
 		s.must(err, "invite "+name)
 		env = append(env, "GAVEL_WORKER_INVITATION="+inv.Code, "GAVEL_WORKER_NAME="+name)
 	}
-	args := []string{"run", "--url", s.arbiters[0].url, "--state-dir", s.state(name), "--slots", "1", "--log", "text"}
+	args := []string{"run", "--url", s.proxy(name), "--state-dir", s.state(name), "--slots", "1", "--log", "text"}
 	var p *process
 	if diskBytes > 0 {
 		p = s.role("program-"+name, "small-disk", smallDiskSettings{Dir: s.state(name), Bytes: diskBytes, Program: s.Worker, Args: args, Env: env},

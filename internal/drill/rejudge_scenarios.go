@@ -46,7 +46,14 @@ func (s *stand) call(method, path string, in, out any) {
 	s.must(json.Unmarshal(raw, out), "answer of "+path)
 }
 
-func (s *stand) rejudge(id int64) gavelapi.Rejudge {
+// rejudge asks for a rejudge, for the first time.
+func (s *stand) rejudge(id int64) (r gavelapi.Rejudge) {
+	err := s.operator().Cancel(s.jobOf(id), true, func() error { r = s.askRejudge(id); return nil })
+	s.must(err, "rejudge")
+	return r
+}
+
+func (s *stand) askRejudge(id int64) gavelapi.Rejudge {
 	var r gavelapi.Rejudge
 	s.call(http.MethodPost, fmt.Sprintf("/v1/submissions/%d/rejudge", id), gavelapi.RejudgeReason{Reason: "drill"}, &r)
 	return r
@@ -77,7 +84,7 @@ func rejudgeWhileJudging(t *T) {
 	old := hand.take(10 * time.Second)
 	first := s.rejudge(id)
 	for range 4 { // asking again changes nothing
-		if r := s.rejudge(id); r.ID != first.ID {
+		if r := s.askRejudge(id); r.ID != first.ID {
 			t.Errorf("asked again, another rejudge was made")
 		}
 	}

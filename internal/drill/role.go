@@ -14,6 +14,7 @@ import (
 
 	"github.com/gavel-oj/gavel/gavelapi"
 	"github.com/gavel-oj/gavel/internal/clock"
+	"github.com/gavel-oj/gavel/internal/drill/transcript"
 	"github.com/gavel-oj/gavel/internal/store"
 	"github.com/gavel-oj/gavel/internal/worker"
 )
@@ -61,16 +62,18 @@ func play[S any](ctx context.Context, in io.Reader, log *slog.Logger, part func(
 
 // workerSettings are those of the role worker.
 type workerSettings struct {
-	Name      string
-	URL       string
-	Token     string
-	StateDir  string
-	Gates     string // directory of gates, see script
-	Slots     int
-	Languages []string
-	ClockAway time.Duration // its wall clock is wrong by so much
-	DiskBytes int64         // > 0: the state directory is a disk of that size
-	Sound     bool          // it passes known-answer probes; else they are scripts that it does not understand
+	Name     string
+	URL      string
+	Token    string
+	StateDir string
+	Gates    string // directory of gates, see script
+	// Transcripts is where it writes down what it asks and is answered; "": nowhere.
+	Transcripts string
+	Slots       int
+	Languages   []string
+	ClockAway   time.Duration // its wall clock is wrong by so much
+	DiskBytes   int64         // > 0: the state directory is a disk of that size
+	Sound       bool          // it passes known-answer probes; else they are scripts that it does not understand
 
 	// Of a worker straight on the database, which has neither URL nor token.
 	DatabaseURL string
@@ -91,6 +94,14 @@ func playWorker(ctx context.Context, s workerSettings, log *slog.Logger) error {
 		return err
 	}
 	defer done()
+	if s.Transcripts != "" {
+		written, err := transcript.Create(s.Transcripts, s.Name)
+		if err != nil {
+			return err
+		}
+		defer written.Close()
+		calls = written.Of(calls)
+	}
 	clk := awayClock{away: s.ClockAway}
 	capabilities := gavelapi.Capabilities{Cores: 1, MemoryBytes: int64(s.Slots) << 30, Arch: "drill", Build: "drill", Kernel: "drill", MemoryMeter: "none"}
 	for _, id := range s.Languages {

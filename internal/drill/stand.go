@@ -20,6 +20,7 @@ import (
 	"github.com/gavel-oj/gavel/client"
 	"github.com/gavel-oj/gavel/gavelapi"
 	"github.com/gavel-oj/gavel/internal/apperr"
+	"github.com/gavel-oj/gavel/internal/drill/transcript"
 	"github.com/gavel-oj/gavel/internal/pgserver"
 )
 
@@ -57,6 +58,9 @@ type stand struct {
 	expect  map[int64][]string // submission → verdicts that are right
 	watched *bystanders        // nil: nobody watches
 
+	transcripts string // directory; "": nobody writes down what is asked
+	operating   *transcript.Log
+
 	onDatabase map[string]bool // workers by name: straight on the database
 	mixed      int             // workers of a mixed fleet that have been given a way
 }
@@ -72,7 +76,7 @@ type arbiterProcess struct {
 
 // newStand starts a database.
 func newStand(t *T) *stand {
-	s := &stand{T: t, tokens: map[string]string{}, slots: map[string]int{}, expect: map[int64][]string{}, onDatabase: map[string]bool{}}
+	s := &stand{T: t, tokens: map[string]string{}, slots: map[string]int{}, expect: map[int64][]string{}, onDatabase: map[string]bool{}, transcripts: t.path("transcripts")}
 	t.must(os.MkdirAll(t.path("gates"), 0o755), "gates")
 	log, err := os.OpenFile(t.path("postgres.log"), os.O_CREATE|os.O_WRONLY, 0o600)
 	t.must(err, "log of PostgreSQL")
@@ -254,7 +258,7 @@ func (s *stand) worker(name, url string, slots int, options ...workerOption) *pr
 	}
 	settings := workerSettings{
 		Name: name, URL: url, Token: s.enrol(name, slots), StateDir: s.state(name),
-		Gates: s.path("gates"), Slots: slots, Languages: []string{language},
+		Gates: s.path("gates"), Transcripts: s.transcripts, Slots: slots, Languages: []string{language},
 	}
 	for _, o := range options {
 		o(&settings)

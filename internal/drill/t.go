@@ -74,6 +74,10 @@ type Result struct {
 	Duplicated int      `json:"duplicated"`
 	Stale      int      `json:"stale"`
 	Discarded  int      `json:"discarded"`
+	Calls      int      `json:"calls"`     // of workers and operators, about …
+	Histories  int      `json:"histories"` // … so many jobs, looked at for an order that explains the answers
+	Unordered  int      `json:"unordered"` // jobs for which there is none
+	Undecided  int      `json:"undecided"` // jobs for which none was found in time
 	Figures    []Figure `json:"figures,omitempty"`
 	TookMS     int64    `json:"took_ms"`
 	Dir        string   `json:"dir,omitempty"` // kept

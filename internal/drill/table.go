@@ -12,6 +12,8 @@ import (
 type Summary struct {
 	OK, Failed, Skipped, Interrupted    int
 	Jobs, Lost, Duplicated, Stale, Late int
+	Calls, Histories                    int
+	Unordered, Undecided                int
 	Figures                             []Figure
 }
 
@@ -34,6 +36,10 @@ func Summarize(results []Result) Summary {
 		sum.Duplicated += r.Duplicated
 		sum.Stale += r.Stale
 		sum.Late += r.Discarded
+		sum.Calls += r.Calls
+		sum.Histories += r.Histories
+		sum.Unordered += r.Unordered
+		sum.Undecided += r.Undecided
 		for _, f := range r.Figures {
 			f.Name = r.Number + " " + f.Name
 			sum.Figures = append(sum.Figures, f)
@@ -46,18 +52,18 @@ func Summarize(results []Result) Summary {
 // measured, then why something failed.
 func Table(w io.Writer, results []Result) error {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(tw, "NO\tSCENARIO\tWHAT FIRED\tOTHERS WAITED\tJOBS\tLOST\tTWICE\tSTALE\tDISCARDED\tTIME\tVERDICT")
+	fmt.Fprintln(tw, "NO\tSCENARIO\tWHAT FIRED\tOTHERS WAITED\tJOBS\tLOST\tTWICE\tSTALE\tDISCARDED\tCALLS\tHISTORIES\tTIME\tVERDICT")
 	for _, r := range results {
 		waited := "-"
 		if r.Bystanders > 0 {
 			waited = fmt.Sprintf("%.0f ms", r.HoldUpMS)
 		}
 		if r.Verdict == Skipped {
-			fmt.Fprintf(tw, "%s\t%s\t%s\t-\t-\t-\t-\t-\t-\t-\t%s\n", r.Number, r.Name, strings.Join(r.Why, "; "), r.Verdict)
+			fmt.Fprintf(tw, "%s\t%s\t%s\t-\t-\t-\t-\t-\t-\t-\t-\t-\t%s\n", r.Number, r.Name, strings.Join(r.Why, "; "), r.Verdict)
 			continue
 		}
-		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%d\t%d\t%d\t%d\t%d\t%.1f s\t%s\n", r.Number, r.Name, r.Fired, waited,
-			r.Jobs, r.Lost, r.Duplicated, r.Stale, r.Discarded, float64(r.TookMS)/1000, r.Verdict)
+		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%.1f s\t%s\n", r.Number, r.Name, r.Fired, waited,
+			r.Jobs, r.Lost, r.Duplicated, r.Stale, r.Discarded, r.Calls, r.Histories, float64(r.TookMS)/1000, r.Verdict)
 	}
 	if err := tw.Flush(); err != nil {
 		return err
@@ -83,7 +89,7 @@ func Table(w io.Writer, results []Result) error {
 		}
 		fmt.Fprintf(w, "\n%s failed (seed %d):\n", r.Name, r.Seed)
 		for _, why := range r.Why {
-			fmt.Fprintln(w, "  "+why)
+			fmt.Fprintln(w, "  "+strings.ReplaceAll(why, "\n", "\n  "))
 		}
 		if r.Dir != "" {
 			fmt.Fprintln(w, "  its logs are in "+r.Dir)
@@ -92,8 +98,9 @@ func Table(w io.Writer, results []Result) error {
 	if sum.Interrupted > 0 {
 		fmt.Fprintln(w, "\ninterrupted: the rest was not run")
 	}
-	_, err := fmt.Fprintf(w, "\n%d ok, %d failed, %d skipped; %d jobs: %d lost, %d recorded twice, %d stale; %d late reports discarded\n",
-		sum.OK, sum.Failed, sum.Skipped, sum.Jobs, sum.Lost, sum.Duplicated, sum.Stale, sum.Late)
+	_, err := fmt.Fprintf(w, "\n%d ok, %d failed, %d skipped; %d jobs: %d lost, %d recorded twice, %d stale; %d late reports discarded\n"+
+		"%d calls about %d jobs: the answers about %d follow from no order of them, %d were not decided in time\n",
+		sum.OK, sum.Failed, sum.Skipped, sum.Jobs, sum.Lost, sum.Duplicated, sum.Stale, sum.Late, sum.Calls, sum.Histories, sum.Unordered, sum.Undecided)
 	return err
 }
 
@@ -104,7 +111,7 @@ func SabotageTable(w io.Writer, results []Result) error {
 	for _, r := range results {
 		noticed := "NOTHING: the scenario cannot fail"
 		if r.Verdict == Failed && len(r.Why) > 0 {
-			noticed = r.Why[0]
+			noticed, _, _ = strings.Cut(r.Why[0], "\n")
 		}
 		off := ""
 		for _, s := range Find(r.Name) {

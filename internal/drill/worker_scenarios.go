@@ -291,29 +291,29 @@ func orderlyStops(t *T) {
 
 func cancels(t *T) {
 	s := newStand(t)
-	s.serve(20*time.Second, shortBeat)
+	a := s.serve(20*time.Second, shortBeat)
 	s.watch(calm, "", nil)
-	cancel := func(id int64) {
-		if t.Sabotage {
-			return
+	// The job is looked up as it is handed in: a cancel must follow its claim at once.
+	cancel := func(id, job int64) {
+		if !t.Sabotage {
+			s.must(s.cancel(id, job), "cancel")
 		}
-		_, err := s.api.SubmissionCancel(t.ctx, id)
-		s.must(err, "cancel")
 	}
 	hand := s.caller("hand", "", 1)
 	pending := s.submit("by hand", "cancelled")
-	cancel(pending)
+	cancel(pending, s.jobOf(pending))
 	if leases, err := hand.ask(uuid.NewString(), 300*time.Millisecond); err != nil || len(leases) != 0 {
 		t.Errorf("a cancelled submission was granted: %v, %v", leases, err)
 	}
 	for _, ms := range []int{0, 1, 10, 100, 1000} {
 		id := s.submit("by hand", "cancelled")
+		job := s.jobOf(id)
 		l := hand.claim(10 * time.Second)[0]
 		if ms >= 10 {
 			s.must(hand.beat(l.LeaseToken), "heartbeat")
 		}
 		t.wait(time.Duration(ms) * time.Millisecond)
-		cancel(id)
+		cancel(id, job)
 		hand.wantGone(l.LeaseToken, gavelapi.LeaseCancelled)
 		hand.wantReport(l.LeaseToken, "AC", gavelapi.OutcomeDiscarded)
 		if got := s.submission(id).State; got != gavelapi.StateCancelled {
@@ -325,9 +325,10 @@ func cancels(t *T) {
 	one := s.worker("one", "", 1)
 	for i, ms := range []int{0, 1, 10, 100, 1000} {
 		id := s.submit("*: AC after 30s", "cancelled")
+		job := s.jobOf(id)
 		s.awaitJudging(id, "one")
 		t.wait(time.Duration(ms) * time.Millisecond)
-		cancel(id)
+		cancel(id, job)
 		next, began := s.submit("*: AC after 1ms"), t.Clock.Now()
 		s.awaitFinal(next, 10*time.Second)
 		t.took(fmt.Sprintf("cancel %d to next verdict", i+1), t.Clock.Now().Sub(began), 3*time.Second)
@@ -339,6 +340,21 @@ func cancels(t *T) {
 		t.Errorf("the worker did not kill the cancelled runs")
 	}
 	t.did("cancelled real runs; each was killed and the next one was normal")
+
+	one.stop(20 * time.Second)
+	line, two := s.over(a, "two", 1)
+	id := s.submit("*: AC after 1h", "cancelled")
+	job := s.jobOf(id)
+	s.awaitJudging(id, "two")
+	line.block(requests, answers)
+	cancel(id, job)
+	t.wait(2 * shortBeat)
+	line.heal()
+	began := t.Clock.Now()
+	s.until(20*time.Second, "the worker learns of it", func() bool { return two.said("run killed") })
+	t.took("line mended to a run killed that was cancelled meanwhile", t.Clock.Now().Sub(began), 3*time.Second)
+	s.awaitFinal(s.submit("*: AC after 1ms"), 10*time.Second)
+	t.did("cancelled a run whose worker was cut off: it was killed when the line was back")
 	s.settle(10 * time.Second)
 }
 

@@ -14,15 +14,15 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
-
-	"github.com/anishathalye/porcupine"
 )
 
 // Kind of a call.
 type Kind string
 
-// The kinds. Audit is a look at the facts when everything is over.
+// The kinds. Supersede is a rejudge's cancel: unlike one that is asked for, it
+// may find the job final. Succeed is that another process of the same worker has
+// begun to claim: it may end the lease, in which case it is charged even though
+// nobody confirmed it; its answer is always Unknown. Audit is a look at the facts when everything is over.
 const (
 	Grant     Kind = "grant"
 	Heartbeat Kind = "heartbeat"
@@ -30,6 +30,8 @@ const (
 	Fault     Kind = "fault"
 	Release   Kind = "release"
 	Cancel    Kind = "cancel"
+	Supersede Kind = "supersede"
+	Succeed   Kind = "succeed"
 	Audit     Kind = "audit"
 )
 
@@ -46,7 +48,8 @@ const (
 // Op is one call about one job.
 type Op struct {
 	Client int
-	Job    int64 // whatever names the job; histories of different jobs are independent
+	Who    string // a client's name, where it has one
+	Job    int64  // whatever names the job; histories of different jobs are independent
 	Kind   Kind
 	Token  string
 
@@ -72,12 +75,16 @@ type Attempt struct {
 }
 
 func (o Op) String() string {
-	s := fmt.Sprintf("client %d: %s %s", o.Client, o.Kind, short(o.Token))
+	who := o.Who
+	if who == "" {
+		who = fmt.Sprintf("client %d", o.Client)
+	}
+	s := strings.TrimSpace(fmt.Sprintf("%s: %s %s", who, o.Kind, short(o.Token)))
 	switch o.Kind {
 	case Grant:
 		s += fmt.Sprintf(" gen %d attempt %d", o.Gen, o.Attempt)
 	case Audit:
-		return s + fmt.Sprintf("%s %s %v", o.State, o.Verdict, o.Attempts)
+		return s + fmt.Sprintf(" %s %s %v", o.State, o.Verdict, o.Attempts)
 	}
 	return strings.TrimSpace(s+" "+o.Verdict) + " → " + strings.TrimSpace(o.Answer+" "+o.Reason)
 }
@@ -107,11 +114,17 @@ func (r *Recorder) End(begin int64, op Op) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.now++
-	op.began, op.ended = begin, r.now
-	if op.Answer == Unknown {
-		op.ended = notKnown
+	r.ops = append(r.ops, op.During(begin, r.now))
+}
+
+// During is the call with its times by any one clock: a call that ended before
+// another began has the smaller time. One with the answer Unknown has no end.
+func (o Op) During(began, ended int64) Op {
+	o.began, o.ended = began, ended
+	if o.Answer == Unknown {
+		o.ended = notKnown
 	}
-	r.ops = append(r.ops, op)
+	return o
 }
 
 // Ops is a copy of what was recorded.
@@ -119,47 +132,4 @@ func (r *Recorder) Ops() []Op {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.ops)
-}
-
-// Check says whether the history could have happened one call at a time; if
-// not, the error tells the calls about the first job for which it could not.
-// A search that takes longer than limit for one job is an error, too.
-func Check(ops []Op, attemptCap int, limit time.Duration) error {
-	byJob := map[int64][]Op{}
-	for _, o := range ops {
-		byJob[o.Job] = append(byJob[o.Job], o)
-	}
-	model := jobModel(attemptCap)
-	jobs := make([]int64, 0, len(byJob))
-	for job := range byJob {
-		jobs = append(jobs, job)
-	}
-	slices.Sort(jobs)
-	for _, job := range jobs {
-		calls := make([]porcupine.Operation, 0, len(byJob[job]))
-		for _, o := range byJob[job] {
-			calls = append(calls, porcupine.Operation{ClientId: o.Client, Input: o, Call: o.began, Output: o.Answer, Return: o.ended})
-		}
-		switch porcupine.CheckOperationsTimeout(model, calls, limit) {
-		case porcupine.Ok:
-		case porcupine.Illegal:
-			return fmt.Errorf("the answers about job %d follow from no order of its calls:\n%s", job, tell(byJob[job]))
-		default:
-			return fmt.Errorf("no answer within %v about job %d:\n%s", limit, job, tell(byJob[job]))
-		}
-	}
-	return nil
-}
-
-func tell(ops []Op) string {
-	slices.SortFunc(ops, func(a, b Op) int { return int(a.began - b.began) })
-	var b strings.Builder
-	for _, o := range ops {
-		end := fmt.Sprint(o.ended)
-		if o.ended == notKnown {
-			end = "…"
-		}
-		fmt.Fprintf(&b, "\t[%d, %s] %s\n", o.began, end, o)
-	}
-	return b.String()
 }

@@ -1,6 +1,7 @@
 package history
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -41,6 +42,18 @@ func (j job) after(e lease.Event, attemptCap int) []job {
 	return []job{j}
 }
 
+// String is a state in a drawing.
+func (j job) String() string {
+	s := fmt.Sprintf("%s, gen %d, attempts %d", j.State, j.Gen, j.Attempts)
+	if j.token != "" {
+		s += ", held by " + short(j.token)
+		if !j.Confirmed {
+			s += " (unconfirmed)"
+		}
+	}
+	return s
+}
+
 // jobModel is a job and what may be said about it. Time is not in it: a live
 // lease may run out before any call. Grants that no client heard of show in the
 // generation of the next one.
@@ -58,6 +71,7 @@ func jobModel(attemptCap int) porcupine.Model {
 			}
 			return out
 		},
+		DescribeOperation: func(input, _ any) string { return fmt.Sprint(input) },
 	}
 	return nondeterministic.ToModel()
 }
@@ -109,6 +123,15 @@ func (j job) step(op Op, attemptCap int) []job {
 			return here
 		} else if !final && op.Answer == OK {
 			return j.after(lease.Cancel, attemptCap)
+		}
+	case Supersede:
+		if !j.State.Final() {
+			return j.after(lease.Cancel, attemptCap)
+		}
+		return here
+	case Succeed: // the lease runs out soon and is charged, as its holder had it
+		if holds {
+			return j.after(lease.Heartbeat, attemptCap)
 		}
 	case Audit:
 		if j.agrees(op) {
