@@ -34,7 +34,7 @@ func (a *Arbiter) Heartbeat(ctx context.Context, p auth.Principal, req gavelapi.
 		return none, err
 	}
 	if h.outcome != lease.Running {
-		return none, gone(h.outcome)
+		return none, h.gone()
 	}
 	sent := a.clock.Now()
 	alive, err := a.heartbeats.call(ctx, heartbeatInput{jobID: h.jobID, workerID: p.WorkerID, token: h.token})
@@ -46,7 +46,7 @@ func (a *Arbiter) Heartbeat(ctx context.Context, p auth.Principal, req gavelapi.
 		if h, err = a.findAttempt(ctx, p, h.token); err != nil {
 			return none, err
 		}
-		return none, gone(h.outcome)
+		return none, h.gone()
 	}
 	progress := req.Progress
 	if progress != nil && !report.SaneProgress(progress, a.knownTests(h.packageDigest)) {
@@ -102,6 +102,7 @@ type foundLease struct {
 	kind                        string
 	token                       uuid.UUID
 	outcome                     lease.Outcome
+	superseded                  bool // of one that was cancelled: by a rejudge
 	probe                       bool
 	packageDigest               string // "" when memory does not know
 }
@@ -140,12 +141,20 @@ func (a *Arbiter) findAttempt(ctx context.Context, p auth.Principal, token uuid.
 	}
 	return foundLease{
 		jobID: row.JobID, submissionID: row.SubmissionID, workID: row.WorkID, kind: row.Kind,
-		token: token, outcome: lease.Outcome(row.Outcome), probe: row.Kind == kindProbe,
+		token: token, outcome: lease.Outcome(row.Outcome), superseded: row.Superseded, probe: row.Kind == kindProbe,
 	}, nil
 }
 
-func gone(outcome lease.Outcome) error {
-	reason := lease.EndReason(outcome)
+// reason says to its worker why a lease is dead.
+func (h foundLease) reason() string {
+	if h.superseded {
+		return gavelapi.LeaseSuperseded
+	}
+	return lease.EndReason(h.outcome)
+}
+
+func (h foundLease) gone() error {
+	reason := h.reason()
 	return apperr.New(apperr.Gone, "kill the run and drop the work", "the lease is dead: %s", reason).At(reason)
 }
 

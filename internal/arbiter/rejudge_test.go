@@ -152,8 +152,8 @@ func TestARejudgeSupersedesWhatIsOpen(t *testing.T) {
 	if len(ids) != 1 {
 		t.Errorf("five requests made %d rejudges", len(ids))
 	}
-	wantGone(t, w.beat(old.LeaseToken), gavelapi.LeaseCancelled)
-	if got := w.report(old.LeaseToken, verdictReport("WA")); got.Outcome != gavelapi.OutcomeDiscarded {
+	wantGone(t, w.beat(old.LeaseToken), gavelapi.LeaseSuperseded)
+	if got := w.report(old.LeaseToken, verdictReport("WA")); got.Outcome != gavelapi.OutcomeDiscarded || got.Reason != gavelapi.LeaseSuperseded {
 		t.Errorf("the superseded report was %+v", got)
 	}
 	if l := w.judge("AC"); l.Kind != "rejudge" || l.SubmissionID != sub.ID {

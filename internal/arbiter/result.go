@@ -84,7 +84,7 @@ func (a *Arbiter) answerDead(ctx context.Context, l *leadership, p auth.Principa
 			"worker": p.WorkerName, "job_id": h.jobID, "kind": h.kind, "submission_id": h.submissionID, "verdict": report.Verdict, "lease": string(h.outcome),
 		})
 	}
-	return gavelapi.ResultResponse{Outcome: gavelapi.OutcomeDiscarded, Reason: lease.EndReason(h.outcome)}, nil
+	return gavelapi.ResultResponse{Outcome: gavelapi.OutcomeDiscarded, Reason: h.reason()}, nil
 }
 
 // record writes a report under a live lease; false means that it was not live.
@@ -215,7 +215,7 @@ func (a *Arbiter) Release(ctx context.Context, p auth.Principal, req gavelapi.Re
 		l.dismiss(p.WorkerID) // before the job is anybody's again
 	}
 	if h.outcome != lease.Running {
-		return gavelapi.ReleaseResponse{Released: h.outcome == lease.Released, Reason: lease.EndReason(h.outcome)}, nil
+		return gavelapi.ReleaseResponse{Released: h.outcome == lease.Released, Reason: h.reason()}, nil
 	}
 	rows, err := a.q.ReleaseLease(ctx, a.db.Pool, &storedb.ReleaseLeaseParams{
 		JobID: h.jobID, LeaseToken: h.token, WorkerID: p.WorkerID, Reason: req.Reason,
@@ -228,7 +228,7 @@ func (a *Arbiter) Release(ctx context.Context, p auth.Principal, req gavelapi.Re
 		if h, err = a.findAttempt(ctx, p, h.token); err != nil {
 			return none, err
 		}
-		return gavelapi.ReleaseResponse{Released: h.outcome == lease.Released, Reason: lease.EndReason(h.outcome)}, nil
+		return gavelapi.ReleaseResponse{Released: h.outcome == lease.Released, Reason: h.reason()}, nil
 	}
 	if known := l.lookUp(h); req.Reason == "cannot" && known != nil {
 		if known.isProbe() {

@@ -88,7 +88,7 @@ func rejudgeWhileJudging(t *T) {
 			t.Errorf("asked again, another rejudge was made")
 		}
 	}
-	hand.wantGone(old.LeaseToken)
+	hand.wantGone(old.LeaseToken, gavelapi.LeaseSuperseded)
 	hand.wantReport(old.LeaseToken, "WA", gavelapi.OutcomeDiscarded)
 	next := hand.take(10 * time.Second)
 	if next.Kind != "rejudge" || next.SubmissionID != id {

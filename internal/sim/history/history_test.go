@@ -51,7 +51,7 @@ func TestHistoriesThatCouldHaveHappened(t *testing.T) {
 		"recorded, the answer lost": calls(grant("a", 1, 1), call(Result, "a", Unknown), call(Result, "a", Already), call(Cancel, "", Refused)),
 		"succeeded, so charged":     calls(grant("a", 1, 1), call(Succeed, "a", Unknown), grant("b", 2, 2)),
 		"succeeded too late":        calls(grant("a", 1, 1), call(Result, "a", OK), call(Succeed, "a", Unknown)),
-		"superseded":                calls(grant("a", 1, 1), call(Supersede, "", OK), dead(Result, "a", "cancelled"), audit("cancelled", "", Attempt{1, "a", "cancelled"})),
+		"superseded":                calls(grant("a", 1, 1), call(Supersede, "", OK), dead(Heartbeat, "a", "superseded"), dead(Result, "a", "cancelled"), audit("cancelled", "", Attempt{1, "a", "cancelled"})),
 		"judged again when done":    calls(grant("a", 1, 1), call(Result, "a", OK), call(Supersede, "", OK), audit("done", "AC", Attempt{1, "a", "completed"})),
 		"cancelled":                 calls(grant("a", 1, 1), call(Cancel, "", OK), dead(Heartbeat, "a", "cancelled"), audit("cancelled", "", Attempt{1, "a", "cancelled"})),
 	} {
@@ -76,6 +76,7 @@ func TestHistoriesThatAreWrongAreRejected(t *testing.T) {
 		"a wrong reason":               calls(grant("a", 1, 1), call(Release, "a", OK), dead(Heartbeat, "a", "cancelled")),
 		"a superseded result applied":  calls(grant("a", 1, 1), call(Supersede, "", OK), call(Result, "a", OK)),
 		"two holders, one unanswered":  calls(grant("a", 1, 1), call(Heartbeat, "a", OK), grant("b", 2, 2), call(Heartbeat, "b", Unknown), call(Heartbeat, "a", OK)),
+		"a lost lease superseded":      calls(grant("a", 1, 1), call(Heartbeat, "a", OK), grant("b", 2, 2), dead(Heartbeat, "a", "superseded")),
 		"a cancel undone":              calls(grant("a", 1, 1), call(Cancel, "", OK), call(Result, "a", OK)),
 		"a recorded result discarded":  calls(grant("a", 1, 1), call(Result, "a", OK), dead(Result, "a", "")),
 		"facts that say otherwise":     calls(grant("a", 1, 1), call(Result, "a", OK), audit("done", "WA", Attempt{1, "a", "completed"})),

@@ -86,7 +86,8 @@ func (j job) step(op Op, attemptCap int) []job {
 	}
 	if op.Answer == Dead {
 		o := j.outcome(op.Token)
-		if holds || op.Reason != "" && op.Reason != lease.EndReason(o) ||
+		if superseded := o == lease.WasCancelled && op.Reason == "superseded"; holds ||
+			op.Reason != "" && op.Reason != lease.EndReason(o) && !superseded ||
 			op.Kind != Heartbeat && (o == lease.Completed || o == lease.Failed) {
 			return nil
 		}

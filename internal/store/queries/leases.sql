@@ -295,7 +295,9 @@ select distinct a.job_id, a.worker_id from jobs j
 -- name: AttemptByToken :one
 -- Reports and heartbeats of leases that the leader does not know: why is it
 -- dead, or whose is it? Served by the unique index on lease_token.
-select job_id, lease_gen, coalesce(submission_id, 0)::bigint as submission_id, kind, coalesce(work_id, 0)::bigint as work_id, worker_id, outcome from attempts where lease_token = $1;
+select job_id, lease_gen, coalesce(submission_id, 0)::bigint as submission_id, kind, coalesce(work_id, 0)::bigint as work_id, worker_id, outcome,
+       (outcome = 'cancelled' and message = 'superseded by a rejudge')::bool as superseded -- see SupersedeOpenJobs
+  from attempts where lease_token = $1;
 
 -- name: PackageByToken :one
 -- Reports whose lease the leader does not know, as after a change of leaders:

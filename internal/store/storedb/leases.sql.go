@@ -14,7 +14,9 @@ import (
 )
 
 const attemptByToken = `-- name: AttemptByToken :one
-select job_id, lease_gen, coalesce(submission_id, 0)::bigint as submission_id, kind, coalesce(work_id, 0)::bigint as work_id, worker_id, outcome from attempts where lease_token = $1
+select job_id, lease_gen, coalesce(submission_id, 0)::bigint as submission_id, kind, coalesce(work_id, 0)::bigint as work_id, worker_id, outcome,
+       (outcome = 'cancelled' and message = 'superseded by a rejudge')::bool as superseded -- see SupersedeOpenJobs
+  from attempts where lease_token = $1
 `
 
 type AttemptByTokenRow struct {
@@ -25,6 +27,7 @@ type AttemptByTokenRow struct {
 	WorkID       int64
 	WorkerID     int64
 	Outcome      string
+	Superseded   bool
 }
 
 // Reports and heartbeats of leases that the leader does not know: why is it
@@ -40,6 +43,7 @@ func (q *Queries) AttemptByToken(ctx context.Context, db DBTX, leaseToken uuid.U
 		&i.WorkID,
 		&i.WorkerID,
 		&i.Outcome,
+		&i.Superseded,
 	)
 	return &i, err
 }
