@@ -24,10 +24,14 @@ func newPolicy(name string, r *run) (policy, bool) {
 	return nil, false
 }
 
-// gavel is the product: dispatch.Board with a claim waiting for each free slot.
+// gavel is the product: dispatch.Board, and workers that ask for all that they
+// have room for, again after each answer: a round trip later.
 type gavel struct {
 	board  *dispatch.Board
+	match  func(now time.Time, limit int) ([]dispatch.Grant, time.Time)
 	claims map[int64]int // claim → worker
+	asking map[int]int64 // worker → its claim, 0 for none
+	visits []int         // how often each worker has come
 	next   int64
 	wake   time.Duration
 	tries  []int64
@@ -37,7 +41,11 @@ type gavel struct {
 func instant(d time.Duration) time.Time { return time.Unix(0, int64(d)) }
 
 func newGavel(r *run) *gavel {
-	g := &gavel{board: dispatch.New(dispatch.DefaultPolicy), claims: map[int64]int{}, tries: make([]int64, len(r.jobs)), leases: map[int]bool{}}
+	g := &gavel{
+		board: dispatch.New(dispatch.DefaultPolicy), claims: map[int64]int{}, asking: map[int]int64{}, visits: make([]int, len(r.fleet)),
+		tries: make([]int64, len(r.jobs)), leases: map[int]bool{},
+	}
+	g.match = g.board.Match
 	for w := range r.fleet {
 		if _, away := r.fleet[w].awayAt(0); !away {
 			g.woke(r, w)
@@ -51,19 +59,47 @@ func (g *gavel) woke(r *run, w int) {
 	g.board.SetWorker(dispatch.Worker{
 		ID: int64(w) + 1, Name: f.Name, Pool: f.Pool, Rank: f.Rank, Slots: f.Slots, Languages: f.Languages, MemoryBytes: f.Memory,
 	}, instant(r.now))
-	g.claim(r, w, f.Slots)
+	g.visits[w]++
+	g.claim(r, w)
 }
 
-func (g *gavel) claim(r *run, w, slots int) {
+// claim asks for all that a worker has room for, in place of what it asked for
+// before.
+func (g *gavel) claim(r *run, w int) {
+	g.unclaim(r, w)
+	free := r.fleet[w].Slots - len(r.running[w])
+	if free <= 0 {
+		return
+	}
 	g.next++
-	g.claims[g.next] = w
-	g.board.AddClaim(dispatch.Claim{ID: g.next, Worker: int64(w) + 1, Slots: slots}, instant(r.now))
+	g.claims[g.next], g.asking[w] = w, g.next
+	g.board.AddClaim(dispatch.Claim{ID: g.next, Worker: int64(w) + 1, Slots: free}, instant(r.now))
+}
+
+func (g *gavel) unclaim(r *run, w int) {
+	if id := g.asking[w]; id != 0 {
+		delete(g.claims, id)
+		delete(g.asking, w)
+		g.board.RemoveClaim(id, instant(r.now))
+	}
+}
+
+// claimSoon asks when the worker has got its answer.
+func (g *gavel) claimSoon(r *run, w int) {
+	visit := g.visits[w]
+	r.at(r.now+r.fleet[w].RoundTrip, func() {
+		if _, away := r.fleet[w].awayAt(r.now); !away && g.visits[w] == visit {
+			g.claim(r, w)
+		}
+	})
 }
 
 // slept: the claim that waits is noticed as gone at once when its connection
 // breaks; the leases are not.
 func (g *gavel) slept(_ *run, w int) {
 	g.board.RemoveWorker(int64(w) + 1)
+	delete(g.claims, g.asking[w])
+	delete(g.asking, w)
 }
 
 func (g *gavel) arrive(r *run, job int) {
@@ -87,7 +123,7 @@ func batch(j *Job) int64 {
 }
 
 func (g *gavel) ask(r *run) {
-	grants, wake := g.board.Match(instant(r.now), 1000)
+	grants, wake := g.match(instant(r.now), 1000)
 	for _, grant := range grants {
 		job, w := int(grant.Job.ID-1), g.claims[grant.Claim]
 		g.leases[job] = true
@@ -95,11 +131,8 @@ func (g *gavel) ask(r *run) {
 	}
 	for _, grant := range grants { // what got something is answered, and asks again for the rest
 		if w, open := g.claims[grant.Claim]; open {
-			delete(g.claims, grant.Claim)
-			g.board.RemoveClaim(grant.Claim, instant(r.now))
-			if free := r.fleet[w].Slots - g.board.Held(int64(w)+1); free > 0 {
-				g.claim(r, w, free)
-			}
+			g.unclaim(r, w)
+			g.claimSoon(r, w)
 		}
 	}
 	g.wake = 0
@@ -111,7 +144,7 @@ func (g *gavel) ask(r *run) {
 func (g *gavel) ended(r *run, job, w int) {
 	delete(g.leases, job)
 	g.board.Release(int64(job)+1, g.tries[job], instant(r.now))
-	g.claim(r, w, 1)
+	g.claimSoon(r, w)
 }
 
 func (g *gavel) again() time.Duration { return g.wake }

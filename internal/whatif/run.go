@@ -93,11 +93,21 @@ func (r *run) at(t time.Duration, what func()) {
 // Run replays the trace. It ends when everything is judged, or horizon after
 // the last arrival.
 func Run(policyName string, jobs []Job, fleet []Worker, horizon time.Duration) ([]Outcome, bool) {
-	r := &run{jobs: jobs, fleet: fleet, out: make([]Outcome, len(jobs)), running: make([]map[int]int, len(fleet))}
+	r := newRun(jobs, fleet)
 	p, ok := newPolicy(policyName, r)
 	if !ok {
 		return nil, false
 	}
+	r.replay(p, horizon)
+	return r.out, true
+}
+
+func newRun(jobs []Job, fleet []Worker) *run {
+	return &run{jobs: jobs, fleet: fleet, out: make([]Outcome, len(jobs)), running: make([]map[int]int, len(fleet))}
+}
+
+func (r *run) replay(p policy, horizon time.Duration) {
+	jobs, fleet := r.jobs, r.fleet
 	end := horizon
 	left := len(jobs)
 	for i := range jobs {
@@ -135,7 +145,6 @@ func Run(policyName string, jobs []Job, fleet []Worker, horizon time.Duration) (
 			r.at(t, func() {})
 		}
 	}
-	return r.out, true
 }
 
 // start begins a job on a worker.
