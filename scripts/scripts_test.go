@@ -132,8 +132,7 @@ func TestDepsInstallsOnlyWhatIsMissing(t *testing.T) {
 	}
 	log := filepath.Join(t.TempDir(), "log")
 	dir := path(t, []string{"bash", "env", "dirname", "head", "sort", "uname", "mktemp", "rm", "make", "tail"}, map[string]string{
-		"go":      "echo go1.26.8",
-		"id":      "echo 0",
+		"go": "echo go1.26.8", "id": "echo 0", "promtool": "",
 		"apt-get": `echo "$@" >>"$LOG"; case "$*" in *" install "*) echo >"$BIN/linux.uml"; chmod() { /bin/chmod "$@"; }; chmod +x "$BIN/linux.uml";; esac`,
 	})
 	env := []string{"PATH=" + dir, "BIN=" + dir, "LOG=" + log}
@@ -148,6 +147,37 @@ func TestDepsInstallsOnlyWhatIsMissing(t *testing.T) {
 	}
 	lines := strings.Split(strings.TrimSpace(string(got)), "\n")
 	if len(lines) != 2 || !strings.HasSuffix(lines[0], " update") || !strings.HasSuffix(lines[1], " install --no-install-recommends user-mode-linux") {
+		t.Errorf("apt-get was run with:\n%s", got)
+	}
+}
+
+// Debian's package of promtool would start a server, so it is never installed.
+func TestDepsUnpacksPromtoolAndInstallsNothing(t *testing.T) {
+	log, dir := filepath.Join(t.TempDir(), "log"), t.TempDir()
+	text, err := os.ReadFile("deps")
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(dir, "scripts", "deps"), string(text))
+	tools := path(t, []string{"bash", "env", "dirname", "head", "sort", "uname", "mktemp", "rm", "make", "tail", "tar", "mkdir", "mv"}, map[string]string{
+		"go": "echo go1.26.8", "id": "echo 0", "linux.uml": "",
+		"apt-get":  `echo "$@" >>"$LOG"; case "$*" in *" download "*) echo package >prometheus_1_amd64.deb ;; esac`,
+		"dpkg-deb": `[ "$(<"$2")" = package ] && mkdir -p p/usr/bin && echo the tool >p/usr/bin/promtool && tar -c -C p --mode=755 ./usr`,
+	})
+	for range 2 { // the second time there is nothing to do
+		if exit, out := run(t, []string{"PATH=" + tools, "LOG=" + log}, filepath.Join(dir, "scripts", "deps"), "ci"); exit != 0 {
+			t.Fatalf("exit status %d: %s", exit, out)
+		}
+	}
+	if got, err := os.ReadFile(filepath.Join(dir, ".cache", "promtool")); err != nil || string(got) != "the tool\n" {
+		t.Errorf("promtool is %q, %v", got, err)
+	}
+	got, err := os.ReadFile(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(string(got)), "\n")
+	if len(lines) != 2 || !strings.HasSuffix(lines[0], " update") || lines[1] != "-q download prometheus" {
 		t.Errorf("apt-get was run with:\n%s", got)
 	}
 }

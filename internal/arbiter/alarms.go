@@ -33,7 +33,6 @@ type alarmWatch struct {
 	l         *leadership
 	watch     *alarm.Watch
 	oldest    []alarm.Oldest
-	edge      bool // workers straight on the database are there, whose work memory does not see
 	askedAt   time.Time
 	unwritten []alarm.Change
 }
@@ -67,6 +66,8 @@ func (a *Arbiter) watchLoop(ctx context.Context) {
 			}
 		}
 		w.look(ctx)
+		now := a.clock.Now()
+		l.lookedAt.Store(&now)
 	}
 }
 
@@ -136,7 +137,7 @@ func (w *alarmWatch) facts(ctx context.Context) alarm.Facts {
 	f.Oldest = w.oldest
 	if board, ok := looked(l, l.surveyed); ok {
 		f.Board = board
-		f.Board.Elsewhere = w.edge
+		f.Board.Elsewhere = len(*l.edge.Load()) > 0
 	}
 	f.Events = l.takeEvents()
 	return f
@@ -146,6 +147,7 @@ func (w *alarmWatch) ask(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, watchPatience)
 	defer cancel()
 	a := w.l.a
+	w.l.diskFull.Store(a.db.DiskFull(ctx))
 	rows, err := a.q.OldestPending(ctx, a.db.Pool)
 	if err != nil {
 		return err
@@ -161,8 +163,16 @@ func (w *alarmWatch) ask(ctx context.Context) error {
 		return err
 	}
 	w.l.backlog.Store(backlog)
-	w.edge, err = a.q.AnyEdgeWorker(ctx, a.db.Pool)
-	return err
+	ids, err := a.q.EdgeWorkersPresent(ctx, a.db.Pool)
+	if err != nil {
+		return err
+	}
+	edge := make(map[int64]bool, len(ids))
+	for _, id := range ids {
+		edge[id] = true
+	}
+	w.l.edge.Store(&edge)
+	return nil
 }
 
 // surveyed is what memory says to the rules of alarms. Needs l.mu.

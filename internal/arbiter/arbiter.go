@@ -93,7 +93,7 @@ type Arbiter struct {
 	match func(b *dispatch.Board, now time.Time, limit int) ([]dispatch.Grant, time.Time)
 
 	hooks      *webhook.Sender
-	count      counters
+	count      *counters
 	results    batcher[resultInput, bool]
 	heartbeats batcher[heartbeatInput, bool]
 }
@@ -125,7 +125,7 @@ func New(cfg Config) (*Arbiter, error) {
 	a := &Arbiter{
 		cfg: cfg, db: cfg.DB, q: cfg.DB.Q, log: cfg.Logger, clock: cfg.Clock,
 		watch: newWatchers(), tokens: newTokenCache(cfg.Clock), tests: newTestNames(), stopping: make(chan struct{}),
-		match: (*dispatch.Board).Match,
+		match: (*dispatch.Board).Match, count: newCounters(),
 		hooks: webhook.New(cfg.WebhookPrivate, "gavel/"+buildinfo.Version),
 	}
 	a.results = batcher[resultInput, bool]{do: a.recordResults, max: 250}

@@ -114,10 +114,13 @@ func TestAFullDiskOfTheDatabaseIsNamed(t *testing.T) {
 		}
 	}
 
+	until(t, "it is on /metrics", func() bool { return s.gauges()["gavel_db_disk_full"] == 1 })
+
 	if err := os.Remove(ballast); err != nil {
 		t.Fatal(err)
 	}
 	s.awaitReady()
+	until(t, "it is no more on /metrics", func() bool { full, leads := s.gauges()["gavel_db_disk_full"]; return leads && full == 0 })
 	if err := submit(); err != nil {
 		t.Error(err)
 	}

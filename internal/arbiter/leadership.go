@@ -41,9 +41,12 @@ type leadership struct {
 	// loopedAt is when the dispatch loop last came round. Who watches over the
 	// loop reads it without l.mu, which a loop that is stuck may hold.
 	loopedAt atomic.Pointer[time.Time]
-	looks    atomic.Int32 // that wait for l.mu
+	lookedAt atomic.Pointer[time.Time] // when somebody last looked for alarms
+	looks    atomic.Int32              // that wait for l.mu
 	oldest   atomic.Pointer[[]alarm.Oldest]
-	backlog  atomic.Int64 // webhook messages that wait
+	backlog  atomic.Int64                   // webhook messages that wait
+	diskFull atomic.Bool                    // the database's
+	edge     atomic.Pointer[map[int64]bool] // workers straight on the database, whose work memory does not see
 	eventsMu sync.Mutex
 	events   []alarm.Event // since the last look of the watching loop
 
@@ -112,6 +115,8 @@ func newLeadership(a *Arbiter, conn *pgx.Conn, term int64, renewedAt time.Time) 
 	}
 	l.renewedAt.Store(&renewedAt)
 	l.loopedAt.Store(&renewedAt)
+	l.lookedAt.Store(&renewedAt)
+	l.edge.Store(&map[int64]bool{})
 	l.forgetLeases()
 	return l
 }

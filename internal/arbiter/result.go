@@ -53,6 +53,7 @@ func (a *Arbiter) Result(ctx context.Context, p auth.Principal, req gavelapi.Res
 			return none, unavailable(err, "record a result")
 		}
 		if recorded {
+			a.count.result(h.kind, report.Fault)
 			return gavelapi.ResultResponse{Outcome: gavelapi.OutcomeRecorded, Reason: contradiction, Directives: l.directives(p.WorkerID)}, nil
 		}
 		l.forget(h.token)

@@ -28,7 +28,7 @@ var periodic = map[string]bool{
 	"LeasedJobs": true, "RequeueExpired": true, "GiveUpExpired": true, // the sweep
 	"SeeWorkers": true, "TouchWorkers": true, "WriteHealth": true, "FinishRejudges": true, "StoredReasons": true, "WriteReasons": true,
 	"DeleteExpiredRuns": true, "EndOrphanedRuns": true, "DeleteOldIdempotencyKeys": true, "DropOldProbes": true,
-	"PreparationsAtWork": true, "OldestPending": true, "AnyEdgeWorker": true, "OpenAlarms": true, "StartAlarm": true, "ContinueAlarm": true, "EndAlarm": true, "DropOldAlarms": true, // alarms
+	"PreparationsAtWork": true, "OldestPending": true, "EdgeWorkersPresent": true, "OpenAlarms": true, "StartAlarm": true, "ContinueAlarm": true, "EndAlarm": true, "DropOldAlarms": true, // alarms
 	"EnqueueAlarm": true, "WebhookBacklog": true, "BeginAttempts": true, "EndAttempt": true, "DropOldDeliveries": true,
 }
 

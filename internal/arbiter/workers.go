@@ -118,23 +118,28 @@ func (a *Arbiter) listWorkers(ctx context.Context, name string) ([]gavelapi.Work
 		if w.Away == "" {
 			w.Away = s.away
 		}
-		switch {
-		case r.Away != "" && (online[r.ID] || r.OnDatabase):
-			w.State = r.Away
-		case s.asleep && w.Leases == 0:
-			w.State = "asleep"
-		case !online[r.ID] && !r.OnDatabase:
-			w.State = "offline"
-		case s.aside:
-			w.State = "set_aside"
-		case w.Leases > 0:
-			w.State = "busy"
-		default:
-			w.State = "idle"
-		}
+		w.State = workerState(r.Away, s, online[r.ID] || r.OnDatabase, w.Leases)
 		list = append(list, w)
 	}
 	return list, nil
+}
+
+// workerState is what a worker is doing, in the words of the API; away is what
+// an operator has said.
+func workerState(away string, s standing, online bool, leases int) string {
+	switch {
+	case away != "" && online:
+		return away
+	case s.asleep && leases == 0:
+		return "asleep"
+	case !online:
+		return "offline"
+	case s.aside:
+		return "set_aside"
+	case leases > 0:
+		return "busy"
+	}
+	return "idle"
 }
 
 // Languages implements httpapi.Service.

@@ -132,7 +132,7 @@ func Start(ctx context.Context, cfg Config) (_ *Server, err error) {
 		return nil, err
 	}
 	metrics := prometheus.NewRegistry()
-	metrics.MustRegister(s.Arbiter)
+	metrics.MustRegister(s.Arbiter, place{cfg.DataDir})
 	handler := httpapi.New(httpapi.Config{
 		Service: s.Arbiter, Logger: cfg.Logger, Metrics: metrics, MaxUploadBytes: cfg.MaxUpload, MaxBodyBytes: cfg.MaxBody, TempDir: tmp, Clock: cfg.Clock,
 		Build: gavelapi.Version{Version: buildinfo.Version, Commit: buildinfo.Commit, Go: buildinfo.Go, Protocol: gavelapi.ProtocolVersion},

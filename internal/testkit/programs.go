@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"sync"
+	"testing"
 )
 
 // Programs builds gavel and gavel-worker once for all tests of a process, as a
@@ -38,6 +39,24 @@ func RemovePrograms() {
 	if built != "" {
 		_ = os.RemoveAll(built)
 	}
+}
+
+// PromtoolPath finds promtool: on PATH, or where scripts/deps unpacks it. It ends
+// the test when there is none.
+func PromtoolPath(t testing.TB) string {
+	t.Helper()
+	if at, err := exec.LookPath("promtool"); err == nil {
+		return at
+	}
+	root, err := moduleRoot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := filepath.Join(root, ".cache", "promtool")
+	if _, err := os.Stat(at); err != nil {
+		Missing(t, Promtool, "promtool is neither on PATH nor in .cache; scripts/deps test fetches it")
+	}
+	return at
 }
 
 // moduleRoot is the folder of go.mod: tests run in their package's own.

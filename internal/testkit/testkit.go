@@ -14,12 +14,13 @@ type Need string
 
 // The needs, as named in GAVEL_TEST_REQUIRE.
 const (
-	PG      Need = "pg"      // PostgreSQL server binaries
-	Cgroup  Need = "cgroup"  // writable cgroups and namespaces: the real box
-	UML     Need = "uml"     // user-mode-linux, for real cgroup v2
-	Browser Need = "browser" // chromium
-	Lang    Need = "lang"    // compilers and interpreters of the languages
-	Systemd Need = "systemd" // systemd-analyze, and ssh
+	PG       Need = "pg"       // PostgreSQL server binaries
+	Cgroup   Need = "cgroup"   // writable cgroups and namespaces: the real box
+	UML      Need = "uml"      // user-mode-linux, for real cgroup v2
+	Browser  Need = "browser"  // chromium
+	Lang     Need = "lang"     // compilers and interpreters of the languages
+	Systemd  Need = "systemd"  // systemd-analyze, and ssh
+	Promtool Need = "promtool" // Prometheus' tool that checks and tests rules
 )
 
 // EnvRequire names the variable that lists needs which must be met, separated

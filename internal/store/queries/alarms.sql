@@ -54,7 +54,7 @@ select j.lane, count(*) as jobs, min(j.id)::bigint as job_id, extract(epoch from
                       or b.kind = 'problem' and b.problem_id = j.problem_id)
  group by j.lane;
 
--- name: AnyEdgeWorker :one
--- Leader, every few seconds: whether workers straight on the database are there.
-select exists (select from workers w join edge_workers e on e.worker_id = w.id
-                where w.session = e.session and w.last_seen_at > now() - interval '15 seconds' and not w.disabled);
+-- name: EdgeWorkersPresent :many
+-- Leader, every few seconds: the workers straight on the database that are there.
+select w.id from workers w join edge_workers e on e.worker_id = w.id
+ where w.session = e.session and w.last_seen_at > now() - interval '15 seconds' and not w.disabled;

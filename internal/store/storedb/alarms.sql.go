@@ -35,19 +35,6 @@ func (q *Queries) AlarmByID(ctx context.Context, db DBTX, id int64) (*Alarm, err
 	return &i, err
 }
 
-const anyEdgeWorker = `-- name: AnyEdgeWorker :one
-select exists (select from workers w join edge_workers e on e.worker_id = w.id
-                where w.session = e.session and w.last_seen_at > now() - interval '15 seconds' and not w.disabled)
-`
-
-// Leader, every few seconds: whether workers straight on the database are there.
-func (q *Queries) AnyEdgeWorker(ctx context.Context, db DBTX) (bool, error) {
-	row := db.QueryRow(ctx, anyEdgeWorker)
-	var exists bool
-	err := row.Scan(&exists)
-	return exists, err
-}
-
 const continueAlarm = `-- name: ContinueAlarm :execrows
 with term_holds as (
   select 1 from leadership s where s.shard = $6 and s.term = $7::bigint for key share
@@ -93,6 +80,32 @@ func (q *Queries) DropOldAlarms(ctx context.Context, db DBTX, kept time.Duration
 		return 0, err
 	}
 	return result.RowsAffected(), nil
+}
+
+const edgeWorkersPresent = `-- name: EdgeWorkersPresent :many
+select w.id from workers w join edge_workers e on e.worker_id = w.id
+ where w.session = e.session and w.last_seen_at > now() - interval '15 seconds' and not w.disabled
+`
+
+// Leader, every few seconds: the workers straight on the database that are there.
+func (q *Queries) EdgeWorkersPresent(ctx context.Context, db DBTX) ([]int64, error) {
+	rows, err := db.Query(ctx, edgeWorkersPresent)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []int64
+	for rows.Next() {
+		var id int64
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const endAlarm = `-- name: EndAlarm :many
