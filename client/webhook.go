@@ -19,6 +19,12 @@ func (c *Client) WebhookAdd(ctx context.Context, in gavelapi.NewWebhook) (*gavel
 	return get[gavelapi.Webhook](ctx, c, request{op: "webhook add", method: http.MethodPost, path: "/v1/webhooks", in: in})
 }
 
+// WebhookRotate gives an endpoint a new secret, which is in the answer only. The
+// one before signs beside it for a while.
+func (c *Client) WebhookRotate(ctx context.Context, name string, in gavelapi.WebhookRotation) (*gavelapi.Webhook, error) {
+	return get[gavelapi.Webhook](ctx, c, request{op: "webhook rotate", method: http.MethodPost, path: "/v1/webhooks/" + url.PathEscape(name) + "/rotate", in: in})
+}
+
 // WebhookRemove removes an endpoint, and what was to be sent to it.
 func (c *Client) WebhookRemove(ctx context.Context, name, reason string) error {
 	return c.do(ctx, request{op: "webhook remove", method: http.MethodDelete, path: "/v1/webhooks/" + url.PathEscape(name), query: because(reason)}, nil)

@@ -21,6 +21,17 @@ type Webhook struct {
 	Waiting   int64     `json:"waiting" doc:"messages on their way"`
 	Failed    int64     `json:"failed" doc:"messages that were given up"`
 	Secret    string    `json:"secret,omitempty" doc:"in the answer to making it, and never again"`
+	// OldSecretUntil is when the last of the secrets ends that were replaced.
+	OldSecretUntil *time.Time `json:"old_secret_until,omitempty" doc:"until when an older secret signs beside the newest"`
+}
+
+// WebhookRotation is the body of POST /v1/webhooks/{name}/rotate.
+type WebhookRotation struct {
+	Secret string `json:"secret,omitempty" maxLength:"200" doc:"the new one, as whsec_ and base64; one is made when it is absent"`
+	// KeepSeconds is how long the secret that is replaced goes on signing
+	// beside the new one. 0 ends it at once, and all before it.
+	KeepSeconds *int64 `json:"keep_seconds,omitempty" minimum:"0" maximum:"2592000" doc:"how long the one before signs beside it; a day when absent; 0 ends it and all before it at once"`
+	Reason      string `json:"reason,omitempty" maxLength:"500"`
 }
 
 // WebhookList lists endpoints by name.

@@ -104,7 +104,7 @@ func (l *leadership) deliver(ctx context.Context) error {
 
 // attempt sends one message and writes down what came of it.
 func (l *leadership) attempt(ctx context.Context, d *storedb.BeginAttemptsRow) error {
-	status, err := l.a.hooks.Send(ctx, webhook.Message{ID: d.MessageID, URL: d.URL, Secret: d.Secret, Body: []byte(d.Payload)}, l.a.clock.Now())
+	status, err := l.a.hooks.Send(ctx, webhook.Message{ID: d.MessageID, URL: d.URL, Secrets: append([]string{d.Secret}, d.OldSecrets...), Body: []byte(d.Payload)}, l.a.clock.Now())
 	if err != nil && ctx.Err() != nil {
 		return nil // we are stopping: the attempt counts as lost, and is made again by whoever leads
 	}
@@ -135,9 +135,18 @@ func (a *Arbiter) Webhooks(ctx context.Context) (gavelapi.WebhookList, error) {
 	if err != nil {
 		return list, unavailable(err, "list webhooks")
 	}
+	ends, err := a.q.OldSecretEnds(ctx, a.db.Pool)
+	if err != nil {
+		return list, unavailable(err, "list webhooks")
+	}
+	until := map[int64]*time.Time{}
+	for _, e := range ends {
+		until[e.WebhookID] = &e.Until
+	}
 	for _, r := range rows {
 		list.Webhooks = append(list.Webhooks, gavelapi.Webhook{
 			Name: r.Name, URL: r.URL, Kinds: r.Kinds, CreatedAt: r.CreatedAt.UTC(), Waiting: r.Waiting, Failed: r.Failed,
+			OldSecretUntil: utc(until[r.ID]),
 		})
 	}
 	return list, nil
@@ -158,16 +167,15 @@ func (a *Arbiter) AddWebhook(ctx context.Context, p auth.Principal, n gavelapi.N
 			return none, apperr.New(apperr.Invalid, "the kinds are in docs/reference/alarms.md, e.g. judge_down", "there is no such kind of alarm").At("body.kinds")
 		}
 	}
-	if n.Secret == "" {
-		n.Secret = webhook.NewSecret()
-	} else if _, err := standardwebhooks.NewWebhook(n.Secret); err != nil || len(n.Secret) < 24 {
-		return none, apperr.New(apperr.Invalid, "leave it out, and one is made", "the secret is not whsec_ and at least 18 bytes in base64").At("body.secret")
+	var err error
+	if n.Secret, err = secretOr(n.Secret); err != nil {
+		return none, err
 	}
 	if n.Kinds == nil {
 		n.Kinds = []string{}
 	}
 	var made *storedb.Webhook
-	err := a.carryOut(ctx, p, deed{action: "webhook.add", subject: n.Name, reason: n.Reason, details: map[string]any{"kinds": n.Kinds}, do: func(tx pgx.Tx) error {
+	err = a.carryOut(ctx, p, deed{action: "webhook.add", subject: n.Name, reason: n.Reason, details: map[string]any{"kinds": n.Kinds}, do: func(tx pgx.Tx) error {
 		by := p.TokenID
 		var err error
 		made, err = a.q.InsertWebhook(ctx, tx, &storedb.InsertWebhookParams{Name: n.Name, URL: n.URL, Secret: n.Secret, Kinds: n.Kinds, CreatedBy: &by})
@@ -180,6 +188,74 @@ func (a *Arbiter) AddWebhook(ctx context.Context, p auth.Principal, n gavelapi.N
 		return none, err
 	}
 	return gavelapi.Webhook{Name: made.Name, URL: made.URL, Kinds: made.Kinds, CreatedAt: made.CreatedAt.UTC(), Secret: n.Secret}, nil
+}
+
+// secretOr is the secret that was given, or a new one.
+func secretOr(given string) (string, error) {
+	if given == "" {
+		return webhook.NewSecret(), nil
+	}
+	if _, err := standardwebhooks.NewWebhook(given); err != nil || len(given) < 24 {
+		return "", apperr.New(apperr.Invalid, "leave it out, and one is made", "the secret is not whsec_ and at least 18 bytes in base64").At("body.secret")
+	}
+	return given, nil
+}
+
+const (
+	// secretKept is how long an old secret goes on signing unless the operator
+	// says otherwise.
+	secretKept = 24 * time.Hour
+	// oldSecretsMost bounds the signatures in a header.
+	oldSecretsMost = 4
+)
+
+// RotateWebhook implements httpapi.Service. Every secret that is replaced signs
+// on for its time, also when there are several: a rotation whose answer was
+// lost is repeated, and the secret that the endpoint knows still counts.
+func (a *Arbiter) RotateWebhook(ctx context.Context, p auth.Principal, name string, r gavelapi.WebhookRotation) (gavelapi.Webhook, error) {
+	var none gavelapi.Webhook
+	secret, err := secretOr(r.Secret)
+	if err != nil {
+		return none, err
+	}
+	keep := secretKept
+	if r.KeepSeconds != nil {
+		keep = time.Duration(*r.KeepSeconds) * time.Second
+	}
+	var w *storedb.Webhook
+	var until *time.Time
+	err = a.carryOut(ctx, p, deed{action: "webhook.rotate", subject: name, reason: r.Reason, details: map[string]any{"keep_seconds": int64(keep.Seconds())}, do: func(tx pgx.Tx) error {
+		var err error
+		if w, err = a.q.LockWebhook(ctx, tx, name); store.IsNoRows(err) {
+			return noWebhook(name)
+		} else if err != nil {
+			return err
+		}
+		if w.Secret == secret {
+			return apperr.New(apperr.Invalid, "leave it out, and one is made", "this is the secret that it has").At("body.secret")
+		}
+		old, err := a.q.CountOldSecrets(ctx, tx, w.ID)
+		if err != nil {
+			return err
+		}
+		if keep > 0 && old >= oldSecretsMost {
+			return apperr.New(apperr.Conflict, "wait until one ends, or end all of them at once: --keep 0s", "%d old secrets of webhook %q sign already", old, name)
+		}
+		ends, err := a.q.ReplaceSecret(ctx, tx, &storedb.ReplaceSecretParams{ID: w.ID, Secret: secret, Keep: keep})
+		if err != nil {
+			return err
+		}
+		if keep > 0 {
+			until = &ends
+			return nil
+		}
+		_, err = a.q.EndOldSecrets(ctx, tx, w.ID)
+		return err
+	}})
+	if err != nil {
+		return none, err
+	}
+	return gavelapi.Webhook{Name: w.Name, URL: w.URL, Kinds: w.Kinds, CreatedAt: w.CreatedAt.UTC(), Secret: secret, OldSecretUntil: utc(until)}, nil
 }
 
 func noWebhook(name string) error {

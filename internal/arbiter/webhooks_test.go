@@ -5,8 +5,10 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
@@ -15,12 +17,30 @@ import (
 	"github.com/gavel-oj/gavel/internal/apperr"
 	"github.com/gavel-oj/gavel/internal/arbiter"
 	"github.com/gavel-oj/gavel/internal/store/storedb"
+	"github.com/gavel-oj/gavel/internal/webhook"
 )
 
 // heard is a message that an endpoint got and verified.
 type heard struct {
-	id string
+	id     string
+	body   []byte
+	header http.Header
 	gavelapi.WebhookMessage
+}
+
+// signedWith says whether somebody with a secret can verify it.
+func (h heard) signedWith(t *testing.T, secret string) bool {
+	t.Helper()
+	return hookOf(t, secret).Verify(h.body, h.header) == nil
+}
+
+func hookOf(t *testing.T, secret string) *standardwebhooks.Webhook {
+	t.Helper()
+	hook, err := standardwebhooks.NewWebhook(secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return hook
 }
 
 // endpoint is somebody's server. It answers with status, and verifies.
@@ -41,7 +61,7 @@ func newEndpoint(t *testing.T) *endpoint {
 		if err == nil {
 			err = e.hook.Load().Verify(body, r.Header)
 		}
-		m := heard{id: r.Header.Get("webhook-id")}
+		m := heard{id: r.Header.Get("webhook-id"), body: body, header: r.Header.Clone()}
 		if err == nil {
 			err = json.Unmarshal(body, &m.WebhookMessage)
 		}
@@ -55,17 +75,34 @@ func newEndpoint(t *testing.T) *endpoint {
 	return e
 }
 
-func (s *stand) tell(e *endpoint, kinds ...string) {
+// tell adds an endpoint, which verifies with the secret that is returned.
+func (s *stand) tell(e *endpoint, kinds ...string) (secret string) {
 	s.t.Helper()
 	w, err := s.AddWebhook(s.t.Context(), s.admin, gavelapi.NewWebhook{Name: "ops", URL: e.URL, Kinds: kinds})
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	hook, err := standardwebhooks.NewWebhook(w.Secret)
+	e.hook.Store(hookOf(s.t, w.Secret))
+	return w.Secret
+}
+
+// rotate gives the endpoint another secret.
+func (s *stand) rotate(r gavelapi.WebhookRotation) gavelapi.Webhook {
+	s.t.Helper()
+	w, err := s.RotateWebhook(s.t.Context(), s.admin, "ops", r)
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	e.hook.Store(hook)
+	return w
+}
+
+// ping sends a message that says nothing, and waits for it.
+func (s *stand) ping(e *endpoint) heard {
+	s.t.Helper()
+	if _, err := s.TestWebhook(s.t.Context(), "ops"); err != nil {
+		s.t.Fatal(err)
+	}
+	return <-e.messages
 }
 
 func (s *stand) deliveries() []gavelapi.Delivery {
@@ -182,6 +219,101 @@ func TestAnAttemptIsMadeByOne(t *testing.T) {
 		}
 		return n == 1
 	})
+}
+
+// An endpoint has time to change over: it verifies with the old secret, with
+// either, and in the end with the new one only.
+func TestAReplacedSecretSignsBesideTheNewOneAndThenNoMore(t *testing.T) {
+	t.Parallel()
+	s := newWatched(t, func(c *arbiter.Config) { c.WebhookPrivate = true })
+	e := newEndpoint(t)
+	older := s.tell(e, string(alarm.JudgeDown)) // nothing but tests will be sent
+	if m := s.ping(e); !m.signedWith(t, older) {
+		t.Error("before the rotation it is not signed")
+	}
+	rotated := s.rotate(gavelapi.WebhookRotation{KeepSeconds: new(int64(3600)), Reason: "somebody left"})
+	newer := rotated.Secret
+	if newer == "" || newer == older || rotated.OldSecretUntil == nil {
+		t.Fatalf("rotated: %s", asJSON(rotated))
+	}
+	if m := s.ping(e); !m.signedWith(t, older) || !m.signedWith(t, newer) || m.signedWith(t, webhook.NewSecret()) {
+		t.Errorf("beside each other: %q", m.header.Get("webhook-signature"))
+	}
+	list, err := s.Webhooks(t.Context())
+	if err != nil || len(list.Webhooks) != 1 || list.Webhooks[0].Secret != "" || list.Webhooks[0].OldSecretUntil == nil || !list.Webhooks[0].OldSecretUntil.Equal(*rotated.OldSecretUntil) {
+		t.Errorf("listed: %s, error %v", asJSON(list), err)
+	}
+	audit, err := s.Audit(t.Context(), "ops", "", 10)
+	if raw := asJSON(audit); err != nil || len(audit.Entries) != 2 || audit.Entries[0].Action != "webhook.rotate" || audit.Entries[0].Reason != "somebody left" || strings.Contains(raw, "whsec_") {
+		t.Errorf("audit: %s, error %v", raw, err)
+	}
+
+	s.exec("update webhook_old_secrets set until = now() - interval '1 second'")
+	e.hook.Store(hookOf(t, newer))
+	if m := s.ping(e); m.signedWith(t, older) || !m.signedWith(t, newer) {
+		t.Errorf("after its time the old secret signs: %q", m.header.Get("webhook-signature"))
+	}
+	if list, err := s.Webhooks(t.Context()); err != nil || list.Webhooks[0].OldSecretUntil != nil {
+		t.Errorf("listed: %s, error %v", asJSON(list), err)
+	}
+	s.stop()
+	heir := startOn(t, s.url, quick) // which tidies up as soon as it leads
+	until(t, "the old secret is deleted", func() bool { return heir.number("select count(*) from webhook_old_secrets") == 0 })
+}
+
+// Rotations during another: no secret that an endpoint may know ends before its
+// time, unless the operator ends all of them.
+func TestRotationsMayOverlap(t *testing.T) {
+	t.Parallel()
+	s := newWatched(t, func(c *arbiter.Config) { c.WebhookPrivate = true })
+	e := newEndpoint(t)
+	secrets := []string{s.tell(e, string(alarm.JudgeDown))}
+	var far time.Time
+	for i := range 4 {
+		w := s.rotate(gavelapi.WebhookRotation{KeepSeconds: new(int64(4-i) * 3600)})
+		secrets = append(secrets, w.Secret)
+		if i == 0 {
+			far = *w.OldSecretUntil
+		}
+	}
+	m := s.ping(e)
+	for i, secret := range secrets {
+		if !m.signedWith(t, secret) {
+			t.Errorf("secret %d does not sign", i)
+		}
+	}
+	if list, err := s.Webhooks(t.Context()); err != nil || !list.Webhooks[0].OldSecretUntil.Equal(far) {
+		t.Errorf("listed: %s, error %v, want the last end, %v", asJSON(list), err, far)
+	}
+	for what, c := range map[string]struct {
+		name string
+		r    gavelapi.WebhookRotation
+		code apperr.Code
+	}{
+		"too many":     {"ops", gavelapi.WebhookRotation{}, apperr.Conflict},
+		"nobody":       {"other", gavelapi.WebhookRotation{}, apperr.NotFound},
+		"the same":     {"ops", gavelapi.WebhookRotation{Secret: secrets[4], KeepSeconds: new(int64(0))}, apperr.Invalid},
+		"not a secret": {"ops", gavelapi.WebhookRotation{Secret: "whsec_short"}, apperr.Invalid},
+	} {
+		if _, err := s.RotateWebhook(t.Context(), s.admin, c.name, c.r); apperr.CodeOf(err) != c.code {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	given := webhook.NewSecret()
+	last := s.rotate(gavelapi.WebhookRotation{Secret: given, KeepSeconds: new(int64(0))})
+	if last.Secret != given || last.OldSecretUntil != nil {
+		t.Errorf("rotated: %s", asJSON(last))
+	}
+	e.hook.Store(hookOf(t, given))
+	m = s.ping(e)
+	for i, secret := range secrets {
+		if m.signedWith(t, secret) {
+			t.Errorf("secret %d signs, and is ended", i)
+		}
+	}
+	if n := s.number("select count(*) from webhook_old_secrets"); n != 0 {
+		t.Errorf("%d old secrets are kept", n)
+	}
 }
 
 func TestEndpointsThatCannotBe(t *testing.T) {

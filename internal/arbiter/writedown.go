@@ -68,6 +68,9 @@ func (l *leadership) writeDownLoop(ctx context.Context) error {
 			if _, err := l.a.q.DropOldDeliveries(ctx, l.a.db.Pool, deliveriesKept); err != nil && ctx.Err() == nil {
 				l.a.log.Warn("dropping old webhook deliveries failed", "error", err)
 			}
+			if _, err := l.a.q.DropOldSecrets(ctx, l.a.db.Pool); err != nil && ctx.Err() == nil {
+				l.a.log.Warn("dropping old webhook secrets failed", "error", err)
+			}
 			if _, err := l.a.q.DropOldProbes(ctx, l.a.db.Pool, probesKept); err != nil && ctx.Err() == nil {
 				l.a.log.Warn("dropping old probes failed", "error", err)
 			}

@@ -13,6 +13,7 @@ import (
 type WebhookCmd struct {
 	List       WebhookListCmd       `cmd:"" help:"List endpoints that are told of alarms."`
 	Add        WebhookAddCmd        `cmd:"" help:"Add an endpoint, and print the secret that its messages are signed with."`
+	Rotate     WebhookRotateCmd     `cmd:"" help:"Give an endpoint a new secret, and print it; the old one signs beside it for a while."`
 	Remove     WebhookRemoveCmd     `cmd:"" help:"Remove an endpoint, and what was to be sent to it."`
 	Test       WebhookTestCmd       `cmd:"" help:"Send an endpoint a message that says nothing."`
 	Deliveries WebhookDeliveriesCmd `cmd:"" help:"List what was sent to an endpoint, newest first."`
@@ -51,6 +52,7 @@ func (a *App) printWebhooks(list []gavelapi.Webhook, whole any) error {
 		}},
 		{name: "WAITING", right: true, cell: func(w W) cell { return number(w.Waiting) }},
 		{name: "FAILED", right: true, cell: func(w W) cell { return number(w.Failed) }},
+		{name: "OLD SECRET UNTIL (UTC)", wide: true, cell: func(w W) cell { return moment(w.OldSecretUntil) }},
 	})
 }
 
@@ -74,6 +76,36 @@ func (cmd *WebhookAddCmd) Run(app *App) error {
 		}
 		app.note("keep the secret: it is shown once")
 		return app.sheet("webhook "+w.Name, [][2]string{{"url", w.URL}, {"secret", w.Secret}})
+	})
+}
+
+// WebhookRotateCmd is `gavel webhook rotate`.
+type WebhookRotateCmd struct {
+	webhookName
+	Keep   time.Duration `default:"24h" placeholder:"DURATION" help:"How long the old secret goes on signing beside the new one, at most 720h; 0s ends it, and all before it, at once (default: ${default})."`
+	Reason string        `placeholder:"TEXT" help:"Why; kept in the audit trail."`
+}
+
+// Run implements kong's command.
+func (cmd *WebhookRotateCmd) Run(app *App) error {
+	if cmd.Keep < 0 || cmd.Keep > 720*time.Hour || cmd.Keep%time.Second != 0 {
+		return usage("give whole seconds, e.g. 24h", "--keep must be from 0s to 720h")
+	}
+	keep := int64(cmd.Keep.Seconds())
+	return withArbiter(app, func(c *client.Client) error {
+		w, err := c.WebhookRotate(app.Ctx, cmd.Name, gavelapi.WebhookRotation{KeepSeconds: &keep, Reason: cmd.Reason})
+		if err != nil {
+			return err
+		}
+		if app.machine() {
+			return app.printWebhooks([]gavelapi.Webhook{*w}, w)
+		}
+		app.note("keep the secret: it is shown once")
+		rows := [][2]string{{"url", w.URL}, {"secret", w.Secret}, {"old", "signs no more"}}
+		if w.OldSecretUntil != nil {
+			rows[2][1] = "signs until " + instant(*w.OldSecretUntil) + " UTC"
+		}
+		return app.sheet("webhook "+w.Name, rows)
 	})
 }
 
@@ -129,14 +161,16 @@ func (cmd *WebhookDeliveriesCmd) Run(app *App) error {
 	})
 }
 
+// moment is a cell with a time that may be absent.
+func moment(t *time.Time) cell {
+	if t == nil {
+		return shade("-", dim)
+	}
+	return text(instant(*t))
+}
+
 func (a *App) printDeliveries(list []gavelapi.Delivery, whole any) error {
 	type D = gavelapi.Delivery
-	moment := func(t *time.Time) cell {
-		if t == nil {
-			return shade("-", dim)
-		}
-		return text(instant(*t))
-	}
 	return printItems(a, list, whole, func(d D) string { return fmt.Sprint(d.ID) }, []column[D]{
 		{name: "DELIVERY", right: true, cell: func(d D) cell { return number(d.ID) }},
 		{name: "EVENT", cell: func(d D) cell { return text(d.Event) }},

@@ -58,6 +58,7 @@ var everyRoute = []struct {
 	{"list-alarms", call{method: "GET", path: "/v1/alarms?open=true&kind=no_capable_worker", token: apitest.AdminToken}, 200, `"subject":"java"`},
 	{"get-alarm", call{method: "GET", path: "/v1/alarms/1", token: apitest.AdminToken}, 200, `"lasted_ms":720000`},
 	{"add-webhook", call{method: "POST", path: "/v1/webhooks", token: apitest.AdminToken, body: `{"name":"ops","url":"https://example.org/hooks"}`}, 201, `"secret":"whsec_`},
+	{"rotate-webhook", call{method: "POST", path: "/v1/webhooks/ops/rotate", token: apitest.AdminToken, body: `{"keep_seconds":3600}`}, 200, `"old_secret_until":"2026`},
 	{"list-webhooks", call{method: "GET", path: "/v1/webhooks", token: apitest.AdminToken}, 200, `"name":"ops"`},
 	{"test-webhook", call{method: "POST", path: "/v1/webhooks/ops/test", token: apitest.AdminToken}, 200, `"event":"test"`},
 	{"list-deliveries", call{method: "GET", path: "/v1/webhooks/ops/deliveries?limit=1", token: apitest.AdminToken}, 200, `"error":"it answered 502"`},

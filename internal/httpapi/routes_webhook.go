@@ -11,6 +11,12 @@ import (
 	"github.com/gavel-oj/gavel/internal/auth"
 )
 
+type rotateWebhookInput struct {
+	SubjectName
+	RawBody []byte
+	Body    gavelapi.WebhookRotation
+}
+
 type deliveriesInput struct {
 	SubjectName
 	PageInput
@@ -31,6 +37,14 @@ func (s *server) webhookRoutes() {
 		Description: "It gets a POST for each start and end of an alarm, signed according to Standard Webhooks. The secret is in this answer only.",
 	}, func(ctx context.Context, p auth.Principal, in *text[gavelapi.NewWebhook]) (*out[gavelapi.Webhook], error) {
 		w, err := s.Service.AddWebhook(ctx, p, in.Body)
+		return &out[gavelapi.Webhook]{Body: w}, err
+	})
+	register(s, admins, huma.Operation{
+		OperationID: "rotate-webhook", Method: http.MethodPost, Path: "/v1/webhooks/{name}/rotate", Tags: tags,
+		Summary: "Give an endpoint a new secret", Errors: []int{http.StatusNotFound, http.StatusConflict, http.StatusUnprocessableEntity},
+		Description: "The secret is in this answer only. The one before signs beside it for a while: each message has a signature of either.",
+	}, func(ctx context.Context, p auth.Principal, in *rotateWebhookInput) (*out[gavelapi.Webhook], error) {
+		w, err := s.Service.RotateWebhook(ctx, p, in.Name, in.Body)
 		return &out[gavelapi.Webhook]{Body: w}, err
 	})
 	register(s, admins, huma.Operation{

@@ -127,6 +127,9 @@ type Service interface {
 	// AddWebhook is apperr.Conflict for a name that is taken; the secret is in
 	// its answer only.
 	AddWebhook(ctx context.Context, p auth.Principal, n gavelapi.NewWebhook) (gavelapi.Webhook, error)
+	// RotateWebhook gives it another secret, which is in its answer only;
+	// apperr.Conflict when too many old ones sign. It may be repeated.
+	RotateWebhook(ctx context.Context, p auth.Principal, name string, r gavelapi.WebhookRotation) (gavelapi.Webhook, error)
 	RemoveWebhook(ctx context.Context, p auth.Principal, name, reason string) error
 	// TestWebhook puts a message on its way; Deliveries says what became of it.
 	TestWebhook(ctx context.Context, name string) (gavelapi.Delivery, error)

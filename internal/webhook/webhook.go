@@ -24,6 +24,7 @@ import (
 	"net/netip"
 	"net/url"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -42,10 +43,12 @@ const (
 
 // Message is one message to one endpoint.
 type Message struct {
-	ID     string // the same at every attempt
-	URL    string
-	Secret string // whsec_…
-	Body   []byte // JSON
+	ID  string // the same at every attempt
+	URL string
+	// Secrets sign it, as whsec_…: the newest, and those before it that go on
+	// for a while. Whoever verifies needs one of them.
+	Secrets []string
+	Body    []byte // JSON
 }
 
 // Sender sends messages. It is safe for concurrent use.
@@ -134,19 +137,35 @@ func NewSecret() string {
 	return "whsec_" + base64.StdEncoding.EncodeToString(key)
 }
 
+// sign makes one signature a secret, with spaces between them.
+func (m Message) sign(now time.Time) (string, error) {
+	if len(m.Secrets) == 0 {
+		return "", errors.New("there is no secret to sign with")
+	}
+	var signatures []string
+	for _, secret := range m.Secrets {
+		hook, err := standardwebhooks.NewWebhook(secret)
+		if err != nil {
+			return "", errors.New("the secret cannot be read")
+		}
+		signature, err := hook.Sign(m.ID, now, m.Body)
+		if err != nil {
+			return "", fmt.Errorf("sign: %w", err)
+		}
+		signatures = append(signatures, signature)
+	}
+	return strings.Join(signatures, " "), nil
+}
+
 // Send makes one attempt at an instant. Anything but a 2xx is an error; status
 // is 0 when there was no answer. It may be repeated.
 func (s *Sender) Send(ctx context.Context, m Message, now time.Time) (status int, err error) {
 	if len(m.Body) > MaxBody {
 		return 0, fmt.Errorf("the message has %d bytes, more than %d", len(m.Body), MaxBody)
 	}
-	hook, err := standardwebhooks.NewWebhook(m.Secret)
+	signatures, err := m.sign(now)
 	if err != nil {
-		return 0, errors.New("the secret cannot be read")
-	}
-	signature, err := hook.Sign(m.ID, now, m.Body)
-	if err != nil {
-		return 0, fmt.Errorf("sign: %w", err)
+		return 0, err
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, m.URL, bytes.NewReader(m.Body))
 	if err != nil {
@@ -156,7 +175,7 @@ func (s *Sender) Send(ctx context.Context, m Message, now time.Time) (status int
 	req.Header.Set("User-Agent", s.agent)
 	req.Header.Set(standardwebhooks.HeaderWebhookID, m.ID)
 	req.Header.Set(standardwebhooks.HeaderWebhookTimestamp, strconv.FormatInt(now.Unix(), 10))
-	req.Header.Set(standardwebhooks.HeaderWebhookSignature, signature)
+	req.Header.Set(standardwebhooks.HeaderWebhookSignature, signatures)
 	resp, err := s.client.Do(req)
 	if err != nil {
 		if inner, ok := errors.AsType[*url.Error](err); ok {

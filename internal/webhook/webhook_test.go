@@ -15,8 +15,8 @@ import (
 	"github.com/gavel-oj/gavel/internal/webhook"
 )
 
-func message(url, secret string) webhook.Message {
-	return webhook.Message{ID: "msg_1", URL: url, Secret: secret, Body: []byte(`{"type":"alarm.started"}`)}
+func message(url string, secrets ...string) webhook.Message {
+	return webhook.Message{ID: "msg_1", URL: url, Secrets: secrets, Body: []byte(`{"type":"alarm.started"}`)}
 }
 
 func TestWhatIsSentCanBeVerifiedByAnybodysLibrary(t *testing.T) {
@@ -37,6 +37,40 @@ func TestWhatIsSentCanBeVerifiedByAnybodysLibrary(t *testing.T) {
 	}
 	if err := <-verified; err != nil {
 		t.Errorf("the signature: %v", err)
+	}
+}
+
+// Whoever has one of the secrets can verify; whoever has another cannot.
+func TestSeveralSecretsSign(t *testing.T) {
+	older, newer := webhook.NewSecret(), webhook.NewSecret()
+	verified := make(chan [3]error, 1)
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		var got [3]error
+		for i, secret := range []string{older, newer, webhook.NewSecret()} {
+			hook, err := standardwebhooks.NewWebhook(secret)
+			if err != nil {
+				t.Error(err)
+			}
+			got[i] = hook.Verify(body, r.Header)
+		}
+		verified <- got
+	}))
+	defer srv.Close()
+	if _, err := webhook.New(true, "gavel").Send(t.Context(), message(srv.URL, newer, older), time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-verified; got[0] != nil || got[1] != nil || got[2] == nil {
+		t.Errorf("the older, the newer and another secret: %v", got)
+	}
+	if _, err := webhook.New(true, "gavel").Send(t.Context(), message(srv.URL, newer, "whsec_!"), time.Now()); err == nil {
+		t.Error("sent although a secret cannot be read")
+	}
+	if _, err := webhook.New(true, "gavel").Send(t.Context(), message(srv.URL), time.Now()); err == nil {
+		t.Error("sent without a signature")
 	}
 }
 

@@ -3,6 +3,7 @@ package apitest
 import (
 	"context"
 	"slices"
+	"time"
 
 	"github.com/gavel-oj/gavel/gavelapi"
 	"github.com/gavel-oj/gavel/internal/apperr"
@@ -29,6 +30,31 @@ func (f *Fake) AddWebhook(ctx context.Context, _ auth.Principal, n gavelapi.NewW
 	w := gavelapi.Webhook{Name: n.Name, URL: n.URL, Kinds: append([]string{}, n.Kinds...), CreatedAt: Epoch, Waiting: 1}
 	f.hooks = append(f.hooks, w)
 	w.Secret = "whsec_bWFkZSB1cA=="
+	return w, nil
+}
+
+// RotateWebhook implements httpapi.Service.
+func (f *Fake) RotateWebhook(ctx context.Context, _ auth.Principal, name string, r gavelapi.WebhookRotation) (gavelapi.Webhook, error) {
+	if err := f.enter(ctx, "RotateWebhook"); err != nil {
+		return gavelapi.Webhook{}, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	i, err := f.hook(name)
+	if err != nil {
+		return gavelapi.Webhook{}, err
+	}
+	keep := 24 * time.Hour
+	if r.KeepSeconds != nil {
+		keep = time.Duration(*r.KeepSeconds) * time.Second
+	}
+	f.hooks[i].OldSecretUntil = nil
+	if keep > 0 {
+		until := Epoch.Add(keep)
+		f.hooks[i].OldSecretUntil = &until
+	}
+	w := f.hooks[i]
+	w.Secret = "whsec_bWFkZSBhbmV3"
 	return w, nil
 }
 

@@ -18,6 +18,34 @@ select * from webhooks where name = $1;
 -- What was sent to it, and what was to be, goes with it.
 delete from webhooks where name = $1;
 
+-- name: LockWebhook :one
+-- API, before its secret is replaced: one change after the other.
+select * from webhooks where name = $1 for update;
+
+-- name: ReplaceSecret :one
+-- API: the one before signs beside it for a while. Returns until when.
+with old as (
+  insert into webhook_old_secrets (webhook_id, secret, until)
+  select w.id, w.secret, now() + sqlc.arg(keep)::interval from webhooks w where w.id = sqlc.arg(id)::bigint
+  returning until
+)
+update webhooks w set secret = @secret from old where w.id = sqlc.arg(id)::bigint returning old.until;
+
+-- name: EndOldSecrets :execrows
+-- API: none but the newest signs from here on.
+delete from webhook_old_secrets where webhook_id = $1;
+
+-- name: CountOldSecrets :one
+select count(*) from webhook_old_secrets where webhook_id = $1 and until > now();
+
+-- name: OldSecretEnds :many
+-- API: until when each endpoint has an old secret that signs.
+select webhook_id, max(until)::timestamptz as until from webhook_old_secrets where until > now() group by webhook_id;
+
+-- name: DropOldSecrets :execrows
+-- Leader, once an hour: those that sign no more.
+delete from webhook_old_secrets where until <= now();
+
 -- name: EnqueueAlarm :execrows
 -- With the start or the end of an alarm, in its transaction: a message for each
 -- endpoint that wants to know of its kind.
@@ -44,7 +72,9 @@ with term_holds as (
 ), noted as (
   insert into webhook_attempts (delivery_id, attempt, term) select b.id, b.attempts, sqlc.arg(term)::bigint from begun b
 )
-select b.id, b.message_id, b.payload, b.attempts, w.name, w.url, w.secret from begun b join webhooks w on w.id = b.webhook_id order by b.id;
+select b.id, b.message_id, b.payload, b.attempts, w.name, w.url, w.secret,
+       array(select o.secret from webhook_old_secrets o where o.webhook_id = w.id and o.until > now() order by o.until desc)::text[] as old_secrets
+  from begun b join webhooks w on w.id = b.webhook_id order by b.id;
 
 -- name: EndAttempt :execrows
 -- Leader: what came of an attempt. A success counts whatever happened since; a

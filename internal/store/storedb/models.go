@@ -454,6 +454,12 @@ type WebhookDelivery struct {
 	FinishedAt *time.Time
 }
 
+type WebhookOldSecret struct {
+	WebhookID int64
+	Secret    string
+	Until     time.Time
+}
+
 type Worker struct {
 	ID           int64
 	Name         string

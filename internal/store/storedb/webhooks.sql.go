@@ -23,7 +23,9 @@ with term_holds as (
 ), noted as (
   insert into webhook_attempts (delivery_id, attempt, term) select b.id, b.attempts, $2::bigint from begun b
 )
-select b.id, b.message_id, b.payload, b.attempts, w.name, w.url, w.secret from begun b join webhooks w on w.id = b.webhook_id order by b.id
+select b.id, b.message_id, b.payload, b.attempts, w.name, w.url, w.secret,
+       array(select o.secret from webhook_old_secrets o where o.webhook_id = w.id and o.until > now() order by o.until desc)::text[] as old_secrets
+  from begun b join webhooks w on w.id = b.webhook_id order by b.id
 `
 
 type BeginAttemptsParams struct {
@@ -34,13 +36,14 @@ type BeginAttemptsParams struct {
 }
 
 type BeginAttemptsRow struct {
-	ID        int64
-	MessageID string
-	Payload   string
-	Attempts  int32
-	Name      string
-	URL       string
-	Secret    string
+	ID         int64
+	MessageID  string
+	Payload    string
+	Attempts   int32
+	Name       string
+	URL        string
+	Secret     string
+	OldSecrets []string
 }
 
 // Leader: what is due, counted as tried from here on. The row lock, the term
@@ -68,6 +71,7 @@ func (q *Queries) BeginAttempts(ctx context.Context, db DBTX, arg *BeginAttempts
 			&i.Name,
 			&i.URL,
 			&i.Secret,
+			&i.OldSecrets,
 		); err != nil {
 			return nil, err
 		}
@@ -77,6 +81,17 @@ func (q *Queries) BeginAttempts(ctx context.Context, db DBTX, arg *BeginAttempts
 		return nil, err
 	}
 	return items, nil
+}
+
+const countOldSecrets = `-- name: CountOldSecrets :one
+select count(*) from webhook_old_secrets where webhook_id = $1 and until > now()
+`
+
+func (q *Queries) CountOldSecrets(ctx context.Context, db DBTX, webhookID int64) (int64, error) {
+	row := db.QueryRow(ctx, countOldSecrets, webhookID)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
 }
 
 const deliveriesOf = `-- name: DeliveriesOf :many
@@ -152,6 +167,19 @@ func (q *Queries) DropOldDeliveries(ctx context.Context, db DBTX, kept time.Dura
 	return result.RowsAffected(), nil
 }
 
+const dropOldSecrets = `-- name: DropOldSecrets :execrows
+delete from webhook_old_secrets where until <= now()
+`
+
+// Leader, once an hour: those that sign no more.
+func (q *Queries) DropOldSecrets(ctx context.Context, db DBTX) (int64, error) {
+	result, err := db.Exec(ctx, dropOldSecrets)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const dropWebhook = `-- name: DropWebhook :execrows
 delete from webhooks where name = $1
 `
@@ -197,6 +225,19 @@ func (q *Queries) EndAttempt(ctx context.Context, db DBTX, arg *EndAttemptParams
 		arg.Status,
 		arg.Error,
 	)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const endOldSecrets = `-- name: EndOldSecrets :execrows
+delete from webhook_old_secrets where webhook_id = $1
+`
+
+// API: none but the newest signs from here on.
+func (q *Queries) EndOldSecrets(ctx context.Context, db DBTX, webhookID int64) (int64, error) {
+	result, err := db.Exec(ctx, endOldSecrets, webhookID)
 	if err != nil {
 		return 0, err
 	}
@@ -344,6 +385,56 @@ func (q *Queries) ListWebhooks(ctx context.Context, db DBTX) ([]*ListWebhooksRow
 	return items, nil
 }
 
+const lockWebhook = `-- name: LockWebhook :one
+select id, name, url, secret, kinds, created_by, created_at from webhooks where name = $1 for update
+`
+
+// API, before its secret is replaced: one change after the other.
+func (q *Queries) LockWebhook(ctx context.Context, db DBTX, name string) (*Webhook, error) {
+	row := db.QueryRow(ctx, lockWebhook, name)
+	var i Webhook
+	err := row.Scan(
+		&i.ID,
+		&i.Name,
+		&i.URL,
+		&i.Secret,
+		&i.Kinds,
+		&i.CreatedBy,
+		&i.CreatedAt,
+	)
+	return &i, err
+}
+
+const oldSecretEnds = `-- name: OldSecretEnds :many
+select webhook_id, max(until)::timestamptz as until from webhook_old_secrets where until > now() group by webhook_id
+`
+
+type OldSecretEndsRow struct {
+	WebhookID int64
+	Until     time.Time
+}
+
+// API: until when each endpoint has an old secret that signs.
+func (q *Queries) OldSecretEnds(ctx context.Context, db DBTX) ([]*OldSecretEndsRow, error) {
+	rows, err := db.Query(ctx, oldSecretEnds)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []*OldSecretEndsRow
+	for rows.Next() {
+		var i OldSecretEndsRow
+		if err := rows.Scan(&i.WebhookID, &i.Until); err != nil {
+			return nil, err
+		}
+		items = append(items, &i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const redeliver = `-- name: Redeliver :execrows
 update webhook_deliveries set state = 'waiting', next_at = now(), finished_at = null where id = $1 and state <> 'waiting'
 `
@@ -355,6 +446,29 @@ func (q *Queries) Redeliver(ctx context.Context, db DBTX, id int64) (int64, erro
 		return 0, err
 	}
 	return result.RowsAffected(), nil
+}
+
+const replaceSecret = `-- name: ReplaceSecret :one
+with old as (
+  insert into webhook_old_secrets (webhook_id, secret, until)
+  select w.id, w.secret, now() + $3::interval from webhooks w where w.id = $2::bigint
+  returning until
+)
+update webhooks w set secret = $1 from old where w.id = $2::bigint returning old.until
+`
+
+type ReplaceSecretParams struct {
+	Secret string
+	ID     int64
+	Keep   time.Duration
+}
+
+// API: the one before signs beside it for a while. Returns until when.
+func (q *Queries) ReplaceSecret(ctx context.Context, db DBTX, arg *ReplaceSecretParams) (time.Time, error) {
+	row := db.QueryRow(ctx, replaceSecret, arg.Secret, arg.ID, arg.Keep)
+	var until time.Time
+	err := row.Scan(&until)
+	return until, err
 }
 
 const webhookBacklog = `-- name: WebhookBacklog :one
