@@ -251,9 +251,6 @@ func (c *runCmd) choose() ([]drill.Scenario, error) {
 		chosen = append(chosen, found...)
 	}
 	if c.Fleet == drill.FleetMixed {
-		if c.Sabotage {
-			return nil, &failure{exitUsage, "counter-tests are run with one fleet, that of an arbiter", "leave --fleet out"}
-		}
 		if chosen = slices.DeleteFunc(chosen, func(s drill.Scenario) bool { return !s.Mixed }); len(chosen) == 0 {
 			return nil, &failure{exitUsage, "none of these can be run with a mixed fleet", "gavel-drill list -o json shows which can"}
 		}

@@ -26,7 +26,7 @@ func TestCommandLine(t *testing.T) {
 		{"rounds", "run A1 --rounds 0", 2, "", "--rounds"},
 		{"unknown fleet of a run", "run A1 --fleet some", 2, "", "arbiter"},
 		{"a fleet that a scenario has not", "run A6 --fleet mixed", 2, "", "which can"},
-		{"a fleet and a counter-test", "run A1 --fleet mixed --sabotage", 2, "", "leave --fleet out"},
+		{"a counter-test of a fleet that a scenario has not", "run A6 --fleet mixed --sabotage", 2, "", "which can"},
 		{"load of nothing", "load --claims 0", 2, "", "cannot be measured"},
 		{"more leases than workers", "load --claims 5 --leased 6", 2, "", "leased up to claims"},
 		{"load without programs", "load --bin-dir " + empty, 1, "", "make build"},

@@ -30,7 +30,7 @@ var networkScenarios = []Scenario{
 		Fires: "the catch-up scan", Sabotage: "the scan sees nothing",
 	},
 	{
-		Name: "a22-bad-lines-and-clients", What: "slow-loris, half-open lines, 100 MB bodies, bad JSON, wrong tokens, a third of calls cut", script: badClients,
+		Name: "a22-bad-lines-and-clients", What: "slow-loris, half-open lines, lost packets, 100 MB bodies, bad JSON, wrong tokens, a third of calls cut", script: badClients,
 		Fires: "bounds on bodies, headers and time; idempotent calls", Sabotage: "bodies of a gigabyte are read",
 	},
 }
@@ -182,6 +182,7 @@ func badClients(t *T) {
 		s.awaitFinal(id, 60*time.Second)
 	}
 	line.heal()
+	s.losePackets(line)
 	s.halfOpen(line)
 	line.flakyShare(0.33)
 	var ids []int64
@@ -200,6 +201,22 @@ func badClients(t *T) {
 	t.figure("arbiter's peak memory, growth", float64(grown>>20), "MiB", 200)
 	stop()
 	s.settle(30 * time.Second)
+}
+
+// losePackets has a quarter of the packets sent again, some of them several
+// times. Calls are late, and nothing else comes of it.
+func (s *stand) losePackets(line *relay) {
+	line.lossy(0.25)
+	var ids []int64
+	for range 12 {
+		ids = append(ids, s.submit("*: AC after 10ms"))
+	}
+	for _, id := range ids {
+		s.awaitFinal(id, 90*time.Second)
+		s.wantAttempts(id, "completed")
+	}
+	line.heal()
+	s.did("judged %d submissions over a line that loses a quarter of its packets; each was judged once", len(ids))
 }
 
 // halfOpen loses every answer for less than a lease lives: calls arrive and

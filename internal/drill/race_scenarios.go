@@ -18,6 +18,10 @@ var raceScenarios = []Scenario{
 		Fires: "batches of conditional rows; slots counted under one lock", Sabotage: "what is leased can be granted again",
 	},
 	{
+		Name: "a20-worker-processes", What: "25 worker processes with two slots each finish in the same instant, 20 rounds; then all of it is rejudged at once, beside new work", script: processesAtOnce, limit: 15 * time.Minute,
+		Fires: "batches of conditional rows; slots counted under one lock", Sabotage: "what is leased can be granted again",
+	},
+	{
 		Name: "a23-two-reports-at-once", What: "two reports of different generations at the same instant, 200 times", script: twoReports, limit: 10 * time.Minute,
 		Fires: "the token in the statement that records", Sabotage: lateReportsCount,
 	},
@@ -73,9 +77,50 @@ func sameInstant(t *T) {
 	s.settle(20 * time.Second)
 }
 
-// rejudgeAll rejudges everything in one call while new work arrives.
-func (s *stand) rejudgeAll(callers []*caller, total int) {
-	var batch gavelapi.Rejudge
+// processesAtOnce is sameInstant with workers that are processes of their own:
+// a gate that is opened ends all their runs.
+func processesAtOnce(t *T) {
+	s := newStand(t)
+	s.serve(20*time.Second, time.Second)
+	s.watch(calm, "", nil)
+	const processes, slots = 25, 2
+	patience := 2 * time.Minute
+	if t.Sabotage {
+		s.withoutConditions()
+		patience = 10 * time.Second // in vain
+	}
+	for i := range processes {
+		s.worker(fmt.Sprintf("p%02d", i), "", slots)
+	}
+	rounds, longest := t.rounds(20), time.Duration(0)
+	for i := range rounds {
+		gate := fmt.Sprintf("round-%d", i)
+		for range processes * slots {
+			s.submit("*: AC when " + gate)
+		}
+		s.until(patience, "every slot of every worker has begun", func() bool {
+			return s.number("select count(*) from jobs where language = $1 and state = 'leased' and confirmed", language) == processes*slots
+		})
+		began := t.Clock.Now()
+		s.open(gate)
+		s.until(patience, "all of it is judged", func() bool {
+			return s.number("select count(*) from jobs where language = $1", language) == 0
+		})
+		longest = max(longest, t.Clock.Now().Sub(began))
+	}
+	t.did("%d rounds of %d processes that finish %d runs at once", rounds, processes, processes*slots)
+	total := rounds * processes * slots
+	batch := s.startRejudge(total)
+	for range processes * slots {
+		s.submit("*: AC after 1ms")
+	}
+	s.finishRejudge(batch, total, patience)
+	t.took("50 runs end at once to the last result, longest round", longest, 0)
+	s.settle(20 * time.Second)
+}
+
+// startRejudge rejudges everything of one language in one call.
+func (s *stand) startRejudge(total int) (batch gavelapi.Rejudge) {
 	began := s.Clock.Now()
 	s.call(http.MethodPost, "/v1/rejudges", gavelapi.NewRejudge{
 		Filter: gavelapi.RejudgeFilter{Language: language}, Reason: "drill", Apply: "at_once",
@@ -84,6 +129,12 @@ func (s *stand) rejudgeAll(callers []*caller, total int) {
 	if batch.Total != total {
 		s.Errorf("the rejudge has %d submissions, want %d", batch.Total, total)
 	}
+	return batch
+}
+
+// rejudgeAll rejudges everything while new work arrives.
+func (s *stand) rejudgeAll(callers []*caller, total int) {
+	batch := s.startRejudge(total)
 	for range callers {
 		s.submit("by hand")
 	}
@@ -106,7 +157,13 @@ func (s *stand) rejudgeAll(callers []*caller, total int) {
 		})
 	}
 	wg.Wait()
-	s.until(20*time.Second, "the rejudge is complete", func() bool {
+	s.finishRejudge(batch, total, 20*time.Second)
+	s.did("rejudged %d submissions beside %d new ones", total, len(callers))
+}
+
+// finishRejudge waits until a rejudge is applied and looks at what has become of it.
+func (s *stand) finishRejudge(batch gavelapi.Rejudge, total int, patience time.Duration) {
+	s.until(patience, "the rejudge is complete", func() bool {
 		s.call(http.MethodGet, fmt.Sprintf("/v1/rejudges/%d", batch.ID), nil, &batch)
 		return batch.State == gavelapi.RejudgeApplied
 	})
@@ -116,7 +173,6 @@ func (s *stand) rejudgeAll(callers []*caller, total int) {
 	if n := s.number("select count(*) from submissions s join judgings g on g.id = s.current_judging_id where g.rejudge_id = $1 and g.state = 'done'", batch.ID); n != total {
 		s.Errorf("%d of %d new verdicts are current", n, total)
 	}
-	s.did("rejudged %d submissions beside %d new ones", total, len(callers))
 }
 
 func twoReports(t *T) {

@@ -25,6 +25,8 @@ type relay struct {
 	lost     int            // answers lost so far
 	flaky    *rand.Rand     // not nil: calls are cut at random
 	share    float64        // of calls that are cut
+	dice     *rand.Rand     // not nil: pieces are lost at random, and sent again
+	loss     float64        // of pieces that are lost
 	watched  *lineWatch     // not nil: what passes is looked at
 }
 
@@ -129,7 +131,7 @@ var (
 func (r *relay) pass(l *link, piece []byte, dir direction) bool {
 	for {
 		r.mu.Lock()
-		hole, delay := r.hole[dir], r.delay
+		hole, delay := r.hole[dir], r.delay+r.sentAgain()
 		r.mu.Unlock()
 		if hole == nil {
 			if delay > 0 {
@@ -206,7 +208,7 @@ func (r *relay) heal() {
 			r.hole[d] = nil
 		}
 	}
-	r.flaky, r.delay = nil, 0
+	r.flaky, r.dice, r.delay = nil, nil, 0
 }
 
 // slow delays every piece.
@@ -214,6 +216,26 @@ func (r *relay) slow(d time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.delay = d
+}
+
+// lossy loses a share of the packets. Neither end sees that but by the time that
+// it takes to send them again.
+func (r *relay) lossy(share float64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.loss, r.dice = share, rand.New(rand.NewPCG(r.t.Seed, 0x1055))
+}
+
+// sentAgain is by how much a piece is late that may have been lost, as with TCP:
+// 200 ms, and twice as long each further time. Needs r.mu.
+func (r *relay) sentAgain() (late time.Duration) {
+	if r.dice == nil {
+		return 0
+	}
+	for again := 200 * time.Millisecond; r.dice.Float64() < r.loss; again *= 2 {
+		late += again
+	}
+	return late
 }
 
 // flakyShare cuts a share of the calls, at random places.

@@ -31,10 +31,14 @@ func (s *stand) withoutFencing() {
   end if; return new;`)
 }
 
-// withoutScan hides waiting jobs from the catch-up scan.
+// withoutScan hides waiting jobs from the catch-up scan, and from edge workers,
+// whose every claim is such a scan.
 func (s *stand) withoutScan() {
 	s.exec("alter table jobs enable row level security")
 	s.exec("create policy sabotage on jobs using (current_query() not like '%PendingJob%') with check (true)")
+	if s.Fleet == FleetMixed {
+		s.trigger("jobs", "before update", `if new.state = 'leased' and current_query() like '%EdgeClaim%' then return null; end if; return new;`)
+	}
 }
 
 // withoutConditions makes rows that are leased look free again, as for grants

@@ -35,7 +35,7 @@ var workerScenarios = []Scenario{
 	},
 	{
 		Name: "a10-poison", What: "a submission kills its worker each time; ten others wait behind it", script: poison, Mixed: true,
-		Fires: "attempt cap", Sabotage: "a thousand attempts are allowed",
+		Fires: "attempt cap; nobody is blamed who shares a fate", Sabotage: "a thousand attempts are allowed",
 	},
 	{
 		Name: "a13-orderly-stops", What: "SIGTERM to a busy worker, 50 times", script: orderlyStops, Mixed: true,
@@ -191,7 +191,7 @@ func poison(t *T) {
 	if t.Sabotage {
 		attempts = "1000"
 	}
-	s.serve(shortTTL, shortBeat, "--attempts", attempts)
+	s.serve(shortTTL, shortBeat, "--attempts", attempts, "--set-aside-after", fmt.Sprint(asideAfter))
 	s.watch(calm, "", nil)
 	stop := s.keepAlive("one", "two")
 	id := s.submit("*: die", "SE")
@@ -209,6 +209,11 @@ func poison(t *T) {
 	if sub.Fault == nil || sub.Fault.Message == "" {
 		t.Errorf("the system error says nothing: %+v", sub.Fault)
 	}
+	for _, name := range []string{"one", "two"} { // they have shared its fate
+		if h, err := s.api.WorkerHealth(t.ctx, name); err != nil || len(h.SetAside) != 0 {
+			t.Errorf("%s is blamed for what killed it: %+v, %v", name, h, err)
+		}
+	}
 	stop()
 	s.settle(20 * time.Second)
 }
@@ -221,7 +226,7 @@ func (s *stand) keepAlive(names ...string) (stop func()) {
 		s.aside(func() {
 			defer func() { done <- struct{}{} }()
 			for {
-				p := s.worker(name, "", 1)
+				p := s.worker(name, "", 1, sound)
 				select {
 				case <-p.done:
 				case <-quit:
