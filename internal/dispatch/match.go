@@ -217,6 +217,8 @@ func (m *match) keepUntil(s *shape, r *record, w *worker) time.Time {
 	return time.Time{}
 }
 
+const beingFreed = "it is being freed for a job that needs more memory"
+
 // refusedNow says why a worker whose profile takes a shape does not get it at
 // the moment; "" when it would.
 func (b *Board) refusedNow(s *shape, w *worker) string {
@@ -226,7 +228,7 @@ func (b *Board) refusedNow(s *shape, w *worker) string {
 	case !w.fits(s):
 		return "its memory is taken by other jobs"
 	case b.making.room == w && b.making.by != s && s.lane != Probe:
-		return "it is being freed for a job that needs more memory"
+		return beingFreed
 	case w.failed(s) && b.anyone(s, func(o *worker) bool { return !o.failed(s) }):
 		return "it failed this job before and others can take it"
 	case s.needs.Tight && w.Slow != "" && b.anyone(s, func(o *worker) bool { return o.Slow == "" && !o.failed(s) }):

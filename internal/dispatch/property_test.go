@@ -22,6 +22,8 @@ type world struct {
 	claims  map[int64]int64 // claim → worker
 	room    map[int64]int   // claim → what it may still get
 	nextID  int64
+
+	lastClaim int64
 }
 
 var someLanguages = []string{"c", "cpp17", "python3"}
@@ -29,7 +31,7 @@ var someLanguages = []string{"c", "cpp17", "python3"}
 func (w *world) addJob() {
 	w.nextID++
 	j := Job{
-		ID: w.nextID, Lane: rapid.SampledFrom([]Lane{Run, Judge, Judge, Prepare, Rejudge}).Draw(w.t, "lane"),
+		ID: w.nextID, Lane: rapid.SampledFrom([]Lane{Probe, Run, Judge, Judge, Prepare, Rejudge}).Draw(w.t, "lane"),
 		Class:     rapid.IntRange(-1, 1).Draw(w.t, "class"),
 		Submitter: rapid.SampledFrom([]string{"", "a", "b", "c"}).Draw(w.t, "submitter"),
 		Language:  rapid.SampledFrom(someLanguages).Draw(w.t, "language"),
@@ -42,7 +44,7 @@ func (w *world) addJob() {
 		j.Target = rapid.Int64Range(1, 5).Draw(w.t, "target")
 	}
 	if j.Lane == Rejudge {
-		j.Batch, j.Budget = rapid.Int64Range(1, 2).Draw(w.t, "batch"), 2
+		j.Batch, j.Budget = rapid.Int64Range(1, 2).Draw(w.t, "batch"), 1
 	}
 	w.b.AddJob(j)
 	w.jobs[j.ID], w.details[j.ID] = j, j
@@ -57,8 +59,20 @@ func (w *world) setWorker() {
 		Away:        rapid.SampledFrom([]string{"", "", "", "drained"}).Draw(w.t, "away"),
 		Slow:        rapid.SampledFrom([]string{"", "slow"}).Draw(w.t, "slow"),
 	}
+	if aside := rapid.SampledFrom([]string{"", "", "c"}).Draw(w.t, "aside"); aside != "" {
+		v.AsideLanguages = map[string]string{aside: "set aside"}
+	}
 	w.b.SetWorker(v, w.now)
 	w.workers[id] = v
+	if rapid.IntRange(0, 3).Draw(w.t, "asks") > 0 {
+		w.addClaim(id)
+	}
+}
+
+func (w *world) addClaim(worker int64) {
+	w.lastClaim++
+	w.claims[w.lastClaim], w.room[w.lastClaim] = worker, rapid.IntRange(1, 3).Draw(w.t, "asked")
+	w.b.AddClaim(Claim{ID: w.lastClaim, Worker: worker, Slots: w.room[w.lastClaim]}, w.now)
 }
 
 func (w *world) check(grants []Grant) {
@@ -86,18 +100,60 @@ func (w *world) check(grants []Grant) {
 			}
 		}
 		switch {
-		case v.Away != "":
-			w.t.Fatalf("a worker that is away got job %d", j.ID)
+		case v.Away != "" && j.Lane != Probe:
+			w.t.Fatalf("a worker that is away got job %d of the %s lane", j.ID, j.Lane)
+		case v.AsideLanguages[j.Language] != "" && j.Lane != Probe:
+			w.t.Fatalf("a worker with %s set aside got job %d of the %s lane", j.Language, j.ID, j.Lane)
 		case !slices.Contains(v.Languages, j.Language):
 			w.t.Fatalf("worker %d got a %s job", id, j.Language)
 		case j.Target != 0 && id != j.Target:
 			w.t.Fatalf("worker %d got a job for %d", id, j.Target)
+		case slices.Contains(j.FailedBy, id) && w.anotherCould(j):
+			w.t.Fatalf("worker %d, which failed job %d before, got it again though another could take it", id, j.ID)
 		case held > v.Slots:
 			w.t.Fatalf("worker %d holds %d jobs in %d slots", id, held, v.Slots)
 		case v.MemoryBytes > 0 && memory > v.MemoryBytes:
 			w.t.Fatalf("worker %d runs %d bytes in a budget of %d", id, memory, v.MemoryBytes)
-		case batch > 2:
+		case batch > j.Budget:
 			w.t.Fatalf("%d jobs of batch %d are out", batch, j.Batch)
+		}
+	}
+}
+
+// anotherCould says whether somebody online could take a job who has not failed it.
+func (w *world) anotherCould(j Job) bool {
+	for id, v := range w.workers {
+		works := j.Lane == Probe || v.Away == "" && v.AsideLanguages[j.Language] == ""
+		if works && slices.Contains(v.Languages, j.Language) && !slices.Contains(j.FailedBy, id) && (j.Target == 0 || j.Target == id) &&
+			(v.MemoryBytes == 0 || j.Needs.MemoryBytes <= v.MemoryBytes) {
+			return true
+		}
+	}
+	return false
+}
+
+// said is what Explain says of everything that waits.
+func (w *world) said() map[int64]Explanation {
+	all := map[int64]Explanation{}
+	for id := range w.jobs {
+		all[id], _ = w.b.Explain(id, w.now)
+	}
+	return all
+}
+
+// agree checks that what was said before is what happened: nothing was given
+// away that was held, over its budget or beyond everybody's means, and nothing
+// to whom it was withheld from.
+func (w *world) agree(before map[int64]Explanation, grants []Grant) {
+	for _, g := range grants {
+		e, to := before[g.Job.ID], w.claims[g.Claim]
+		if e.Cause != Queued {
+			w.t.Fatalf("job %d was given away, and was explained by %s: %q", g.Job.ID, e.Cause, e.Reason)
+		}
+		for _, v := range e.Workers {
+			if v.ID == to && v.Reason != "" && v.Reason != beingFreed { // which ends when the big job goes
+				w.t.Fatalf("job %d was given to worker %d, of whom was said: %q", g.Job.ID, to, v.Reason)
+			}
 		}
 	}
 }
@@ -147,8 +203,19 @@ func (w *world) survey() {
 			w.t.Fatalf("group %+v, but it is explained with %q", g, e.Reason)
 		}
 	}
-	if jobs != len(w.jobs) || s.Out != len(w.out) || s.Online != len(w.workers) {
-		w.t.Fatalf("the survey counts %d waiting, %d out, %d online, want %d, %d, %d", jobs, s.Out, s.Online, len(w.jobs), len(w.out), len(w.workers))
+	waiting, out := 0, 0 // but for probes
+	for _, j := range w.jobs {
+		if j.Lane != Probe {
+			waiting++
+		}
+	}
+	for id := range w.out {
+		if w.details[id].Lane != Probe {
+			out++
+		}
+	}
+	if jobs != waiting || s.Out != out || s.Online != len(w.workers) {
+		w.t.Fatalf("the survey counts %d waiting, %d out, %d online, want %d, %d, %d", jobs, s.Out, s.Online, waiting, out, len(w.workers))
 	}
 }
 
@@ -189,24 +256,26 @@ func TestAnyHistoryIsSoundAndNothingWaitsForAFreeWorker(t *testing.T) {
 			t: t, b: New(DefaultPolicy), now: start, jobs: map[int64]Job{}, out: map[int64]int64{}, details: map[int64]Job{},
 			workers: map[int64]Worker{}, claims: map[int64]int64{}, room: map[int64]int{},
 		}
-		claim := int64(0)
 		t.Repeat(map[string]func(*rapid.T){
-			"job":    func(*rapid.T) { w.addJob() },
+			"job": func(*rapid.T) { w.addJob() },
+			"jobs": func(*rapid.T) {
+				for range rapid.IntRange(1, 8).Draw(t, "jobs") {
+					w.addJob()
+				}
+			},
 			"worker": func(*rapid.T) { w.setWorker() },
 			"claim": func(*rapid.T) {
 				id := rapid.Int64Range(1, 5).Draw(t, "claimant")
 				if _, online := w.workers[id]; !online {
 					return
 				}
-				claim++
-				w.claims[claim], w.room[claim] = id, rapid.IntRange(1, 3).Draw(t, "asked")
-				w.b.AddClaim(Claim{ID: claim, Worker: id, Slots: w.room[claim]}, w.now)
+				w.addClaim(id)
 			},
 			"claim ends": func(*rapid.T) {
-				if claim == 0 {
+				if w.lastClaim == 0 {
 					return
 				}
-				id := rapid.Int64Range(1, claim).Draw(t, "ended")
+				id := rapid.Int64Range(1, w.lastClaim).Draw(t, "ended")
 				w.b.RemoveClaim(id, w.now)
 				delete(w.claims, id)
 			},
@@ -250,8 +319,16 @@ func TestAnyHistoryIsSoundAndNothingWaitsForAFreeWorker(t *testing.T) {
 				w.b.SetBrakes(b)
 			},
 			"match": func(*rapid.T) {
-				grants, wake := w.b.Match(w.now, 1000)
+				before := w.said()
+				grants, wake := w.b.Match(w.now, rapid.SampledFrom([]int{1, 2, 1000}).Draw(t, "at once"))
+				w.agree(before, grants)
 				w.check(grants)
+				if len(grants) > 0 && wake.IsZero() { // there may be more, as the loop assumes
+					before = w.said()
+					grants, wake = w.b.Match(w.now, 1000)
+					w.agree(before, grants)
+					w.check(grants)
+				}
 				if !wake.IsZero() {
 					if !wake.After(w.now) || wake.Sub(w.now) > w.b.policy.Hold {
 						t.Fatalf("to be looked at again after %v", wake.Sub(w.now))
@@ -261,7 +338,9 @@ func TestAnyHistoryIsSoundAndNothingWaitsForAFreeWorker(t *testing.T) {
 							t.Fatal("a job is kept again and again")
 						}
 						w.now = wake
+						before = w.said()
 						grants, wake = w.b.Match(w.now, 1000)
+						w.agree(before, grants)
 						w.check(grants)
 					}
 				}
@@ -344,6 +423,56 @@ func TestOnePersonsManyDelayAnothersFirstByAtMostOne(t *testing.T) {
 			}
 		}
 		t.Fatal("b's job did not go")
+	})
+}
+
+// Whoever comes while others flood the lane: at most as many of each other
+// person's later jobs go before a job as its own person has waiting before it,
+// and one. So nobody's turn can be put off for ever.
+func TestNobodyIsOvertakenForEver(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		b := New(DefaultPolicy)
+		b.SetWorker(Worker{ID: 1, Slots: 1}, start)
+		type waits struct {
+			who       string
+			own       int            // waiting when it came
+			overtaken map[string]int // by jobs that came later
+		}
+		waiting := map[int64]*waits{}
+		claims := int64(0)
+		for id := range rapid.Int64Range(1, 150).Draw(t, "events") {
+			who := rapid.SampledFrom([]string{"a", "a", "a", "b", "c", "d"}).Draw(t, "who")
+			for n := range rapid.Int64Range(0, 4).Draw(t, "come") {
+				job := &waits{who: who, overtaken: map[string]int{}}
+				for _, o := range waiting {
+					if o.who == who {
+						job.own++
+					}
+				}
+				waiting[10*id+n+1] = job
+				b.AddJob(Job{ID: 10*id + n + 1, Lane: Judge, Submitter: who})
+			}
+			for range rapid.IntRange(0, 2).Draw(t, "go") {
+				claims++
+				b.AddClaim(Claim{ID: claims, Worker: 1, Slots: 1}, start)
+				grants, _ := b.Match(start, 1)
+				b.RemoveClaim(claims, start)
+				if len(grants) == 0 {
+					continue
+				}
+				gone := grants[0].Job
+				b.Release(gone.ID, gone.Gen, start)
+				delete(waiting, gone.ID)
+				for other, o := range waiting {
+					if other > gone.ID || o.who == gone.Submitter {
+						continue
+					}
+					if o.overtaken[gone.Submitter]++; o.overtaken[gone.Submitter] > o.own+1 {
+						t.Fatalf("job %d of %s came behind %d of its own, and %d later jobs of %s went before it", other, o.who, o.own, o.overtaken[gone.Submitter], gone.Submitter)
+					}
+				}
+			}
+		}
 	})
 }
 
