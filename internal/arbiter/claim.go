@@ -3,6 +3,7 @@ package arbiter
 import (
 	"context"
 	"reflect"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -41,6 +42,11 @@ func (l *leadership) answer(w *waiter, leases []gavelapi.Lease, err error) {
 	w.leases, w.err = leases, err
 	close(w.done)
 	delete(l.waiters, w.id)
+	// A new slice: whoever answers all of a worker's claims is just going through the old one.
+	rest := slices.DeleteFunc(slices.Clone(l.waitersOf[w.workerID]), func(o *waiter) bool { return o == w })
+	if l.waitersOf[w.workerID] = rest; len(rest) == 0 {
+		delete(l.waitersOf, w.workerID)
+	}
 	l.board.RemoveClaim(w.id, l.a.clock.Now())
 }
 
@@ -121,10 +127,8 @@ func (l *leadership) admit(p auth.Principal, session uuid.UUID, req gavelapi.Cla
 		if succeeds {
 			dead = known.session
 		}
-		for _, w := range l.waiters {
-			if w.workerID == p.WorkerID {
-				l.answer(w, nil, apperr.New(apperr.Conflict, "this process was replaced; stop it", "a newer session of worker %s claims", p.WorkerName))
-			}
+		for _, w := range l.waitersOf[p.WorkerID] {
+			l.answer(w, nil, apperr.New(apperr.Conflict, "this process was replaced; stop it", "a newer session of worker %s claims", p.WorkerName))
 		}
 	}
 	news := known == nil || known.session != session || known.slots != req.TotalSlots ||
@@ -190,8 +194,8 @@ func (l *leadership) replay(ctx context.Context, workerID int64, request uuid.UU
 func (l *leadership) join(p auth.Principal, session, request uuid.UUID, req gavelapi.ClaimRequest) *waiter {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, w := range l.waiters {
-		if w.workerID == p.WorkerID && w.request == request {
+	for _, w := range l.waitersOf[p.WorkerID] {
+		if w.request == request {
 			w.callers++
 			return w
 		}
@@ -202,6 +206,7 @@ func (l *leadership) join(p auth.Principal, session, request uuid.UUID, req gave
 		slots: req.Slots, since: l.a.clock.Now(), callers: 1, done: make(chan struct{}),
 	}
 	l.waiters[w.id] = w
+	l.waitersOf[w.workerID] = append(l.waitersOf[w.workerID], w)
 	l.board.AddClaim(dispatch.Claim{ID: w.id, Worker: w.workerID, Slots: w.slots}, l.a.clock.Now())
 	l.poke()
 	return w
@@ -232,8 +237,14 @@ func (l *leadership) leave(ctx context.Context, w *waiter) {
 func (l *leadership) dismiss(workerID int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, w := range l.waiters {
-		if w.workerID == workerID && w.inFlight == 0 {
+	l.sendAway(workerID)
+}
+
+// sendAway answers the waiting claims of a worker, but for those that are just
+// getting something, with nothing. Needs l.mu.
+func (l *leadership) sendAway(workerID int64) {
+	for _, w := range l.waitersOf[workerID] {
+		if w.inFlight == 0 {
 			l.answer(w, nil, nil)
 		}
 	}

@@ -8,11 +8,7 @@ import "github.com/gavel-oj/gavel/gavelapi"
 // 410 says the same: an answer that is lost costs nothing. Needs l.mu.
 func (l *leadership) warn(h *held) {
 	l.warnings[h.workerID] = append(l.warnings[h.workerID], h.jobID)
-	for _, w := range l.waiters {
-		if w.workerID == h.workerID && w.inFlight == 0 {
-			l.answer(w, nil, nil)
-		}
-	}
+	l.sendAway(h.workerID)
 }
 
 // directives are what the next answer to a worker carries, once.

@@ -65,6 +65,7 @@ type leadership struct {
 	presence   map[int64]*presence                 // workers seen in this term
 	warnings   map[int64][]int64                   // worker → jobs of its leases that have ended, not told yet
 	waiters    map[int64]*waiter                   // claims that wait, by their number
+	waitersOf  map[int64][]*waiter                 // the same by worker
 	claims     int64                               // numbers given to claims
 	health     *health.Fleet
 	healthNews []health.Change    // to be written down
@@ -110,7 +111,7 @@ type presence struct {
 func newLeadership(a *Arbiter, conn *pgx.Conn, term int64, renewedAt time.Time) *leadership {
 	l := &leadership{
 		a: a, conn: conn, term: term, kick: make(chan struct{}, 1), over: make(chan struct{}),
-		presence: map[int64]*presence{}, warnings: map[int64][]int64{}, waiters: map[int64]*waiter{},
+		presence: map[int64]*presence{}, warnings: map[int64][]int64{}, waiters: map[int64]*waiter{}, waitersOf: map[int64][]*waiter{},
 		health: health.New(a.cfg.Health),
 	}
 	l.renewedAt.Store(&renewedAt)
