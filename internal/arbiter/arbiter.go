@@ -129,7 +129,7 @@ func New(cfg Config) (*Arbiter, error) {
 		hooks: webhook.New(cfg.WebhookPrivate, "gavel/"+buildinfo.Version),
 	}
 	a.results = batcher[resultInput, bool]{do: a.recordResults, max: 250}
-	a.heartbeats = batcher[heartbeatInput, bool]{do: a.extendLeases, max: 500}
+	a.heartbeats = batcher[heartbeatInput, bool]{do: a.extendLeases, max: 250}
 	return a, nil
 }
 

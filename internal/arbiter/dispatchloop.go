@@ -145,7 +145,7 @@ func (l *leadership) grantOnce(ctx context.Context) (again bool, wake time.Time,
 		params.Sessions = append(params.Sessions, g.waiter.session)
 		params.RequestIds = append(params.RequestIds, g.waiter.request)
 	}
-	rows, err := l.a.q.GrantLeases(ctx, l.a.db.Pool, &params)
+	rows, err := l.a.q.GrantLeases(ctx, l.a.db.Hot, &params)
 	if err != nil {
 		// The waiters are sent away; their retry carries the same request id.
 		l.a.log.Warn("granting failed", "jobs", len(plan), "error", err)

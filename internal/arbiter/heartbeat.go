@@ -80,7 +80,7 @@ func (a *Arbiter) extendLeases(ctx context.Context, batch []heartbeatInput) ([]b
 		params.LeaseTokens = append(params.LeaseTokens, in.token)
 		params.WorkerIds = append(params.WorkerIds, in.workerID)
 	}
-	rows, err := a.q.ExtendLeases(ctx, a.db.Pool, &params)
+	rows, err := a.q.ExtendLeases(ctx, a.db.Hot, &params)
 	if err != nil {
 		return nil, fmt.Errorf("extend %d leases: %w", len(batch), err)
 	}

@@ -135,7 +135,7 @@ func (a *Arbiter) recordResults(ctx context.Context, batch []resultInput) ([]boo
 		params.Tests = append(params.Tests, mustJSON(in.report.Tests))
 		params.Provenances = append(params.Provenances, mustJSON(in.report.Provenance))
 	}
-	rows, err := a.q.RecordResults(ctx, a.db.Pool, &params)
+	rows, err := a.q.RecordResults(ctx, a.db.Hot, &params)
 	if err != nil {
 		return nil, fmt.Errorf("record %d results: %w", len(params.JobIds), err)
 	}

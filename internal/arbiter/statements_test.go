@@ -47,8 +47,8 @@ type ofACall struct{}
 // case; what the arbiter sends by itself counts unless it is periodic.
 func (s *statements) TraceQueryStart(ctx context.Context, _ *pgx.Conn, q pgx.TraceQueryStartData) context.Context {
 	name, named := strings.CutPrefix(q.SQL, "-- name: ")
-	if !named && (strings.HasPrefix(name, "set ") || strings.Contains(name, "pg_has_role")) {
-		return ctx // a new session is set up
+	if !named && (strings.HasPrefix(name, "set ") || strings.Contains(name, "pg_has_role") || name == "discard plans") {
+		return ctx // a session is set up, or is to plan anew
 	}
 	name, _, _ = strings.Cut(strings.TrimSpace(name), " ")
 	if ctx.Value(ofACall{}) == nil && periodic[name] {
@@ -80,23 +80,24 @@ func countedStand(t *testing.T) (*stand, *statements, context.Context) {
 	t.Helper()
 	counted := &statements{count: map[string]int{}, args: map[string][][]any{}}
 	s := newStandWith(t, quick, func(cfg *arbiter.Config) {
-		plain := cfg.DB.Pool
-		traced := plain.Config()
-		traced.ConnConfig.Tracer = counted
-		guarded := traced.AfterConnect
-		traced.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
-			if err := guarded(ctx, conn); err != nil {
+		for _, of := range []**pgxpool.Pool{&cfg.DB.Pool, &cfg.DB.Hot} {
+			traced := (*of).Config()
+			traced.ConnConfig.Tracer = counted
+			guarded := traced.AfterConnect
+			traced.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
+				if err := guarded(ctx, conn); err != nil {
+					return err
+				}
+				_, err := conn.Exec(ctx, "set lock_timeout = 0; set statement_timeout = 0") // a test holds locks for as long as it takes
 				return err
 			}
-			_, err := conn.Exec(ctx, "set lock_timeout = 0; set statement_timeout = 0") // a test holds locks for as long as it takes
-			return err
+			pool, err := pgxpool.NewWithConfig(t.Context(), traced)
+			if err != nil {
+				t.Fatal(err)
+			}
+			(*of).Close()
+			*of = pool
 		}
-		pool, err := pgxpool.NewWithConfig(t.Context(), traced)
-		if err != nil {
-			t.Fatal(err)
-		}
-		plain.Close()
-		cfg.DB.Pool = pool
 	})
 	return s, counted, context.WithValue(t.Context(), ofACall{}, true)
 }

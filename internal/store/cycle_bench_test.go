@@ -17,7 +17,7 @@ import (
 //
 //	go test ./internal/store -run xxx -bench Cycle -benchtime 2000x
 func BenchmarkCycle(b *testing.B) {
-	for _, batch := range []int{1, 10, 100} {
+	for _, batch := range []int{1, 10, 100, 500} {
 		b.Run(fmt.Sprintf("batch=%d", batch), func(b *testing.B) {
 			f := newFixture(b)
 			spent := map[string]int64{}
@@ -52,7 +52,7 @@ func BenchmarkCycle(b *testing.B) {
 			}
 			timed("grant", func() error {
 				for i, ids := range batches {
-					n, err := count(f.Q.GrantLeases(b.Context(), f.Pool, &storedb.GrantLeasesParams{
+					n, err := count(f.Q.GrantLeases(b.Context(), f.Hot, &storedb.GrantLeasesParams{
 						JobIds: ids, LeaseGens: make([]int64, len(ids)), LeaseTokens: tokens[i], WorkerIds: workers[:len(ids)],
 						Sessions: newTokens(len(ids)), RequestIds: newTokens(len(ids)), Confirm: time.Minute, Term: f.term,
 					}))
@@ -64,7 +64,7 @@ func BenchmarkCycle(b *testing.B) {
 			})
 			timed("heartbeat", func() error {
 				for i, ids := range batches {
-					n, err := count(f.Q.ExtendLeases(b.Context(), f.Pool, &storedb.ExtendLeasesParams{
+					n, err := count(f.Q.ExtendLeases(b.Context(), f.Hot, &storedb.ExtendLeasesParams{
 						Ttl: time.Minute, JobIds: ids, LeaseTokens: tokens[i], WorkerIds: workers[:len(ids)],
 					}))
 					if err != nil || n != len(ids) {
@@ -82,7 +82,7 @@ func BenchmarkCycle(b *testing.B) {
 						p.Compiles, p.Provenances = append(p.Compiles, json.RawMessage("{}")), append(p.Provenances, json.RawMessage("{}"))
 						p.Tests = append(p.Tests, tenTests)
 					}
-					n, err := count(f.Q.RecordResults(b.Context(), f.Pool, &p))
+					n, err := count(f.Q.RecordResults(b.Context(), f.Hot, &p))
 					if err != nil || n != len(ids) {
 						return fmt.Errorf("%d of %d: %w", n, len(ids), err)
 					}

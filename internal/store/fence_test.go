@@ -88,7 +88,7 @@ func TestEachStatementOfALeaderNeedsItsTerm(t *testing.T) {
 			return count(f.Q.BeginAttempts(ctx, f.Pool, &storedb.BeginAttemptsParams{Term: term, Most: 10, Lasts: time.Minute}))
 		},
 		"GrantLeases": func(term int64) (int, error) {
-			return count(f.Q.GrantLeases(ctx, f.Pool, &storedb.GrantLeasesParams{
+			return count(f.Q.GrantLeases(ctx, f.Hot, &storedb.GrantLeasesParams{
 				JobIds: []int64{waiting.JobID}, LeaseGens: []int64{0}, LeaseTokens: []uuid.UUID{uuid.New()}, WorkerIds: []int64{f.workerID},
 				Sessions: []uuid.UUID{uuid.New()}, RequestIds: []uuid.UUID{uuid.New()}, Confirm: time.Minute, Term: term,
 			}))

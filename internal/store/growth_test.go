@@ -125,7 +125,11 @@ func TestFinishedWorkCostsOpenWorkNothing(t *testing.T) {
 			{"heartbeat", func(db storedb.DBTX) error { _, err := f.Q.ExtendLeases(ctx, db, &beats); return err }},
 			{"result", func(db storedb.DBTX) error { _, err := f.Q.RecordResults(ctx, db, &results); return err }},
 		} {
-			err := f.InTx(ctx, func(tx pgx.Tx) error {
+			pool := f.Hot
+			if s.name == "scan" {
+				pool = f.Pool
+			}
+			err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 				e := &explained{tx: tx}
 				err := s.run(e)
 				pages[s.name] = e.plan.Hit + e.plan.Read

@@ -104,16 +104,16 @@ func (f *fixture) do(s store.Submitted, event lease.Event, gen int64, token uuid
 	var err error
 	switch event {
 	case lease.Grant:
-		n, err = count(f.Q.GrantLeases(ctx, f.Pool, &storedb.GrantLeasesParams{
+		n, err = count(f.Q.GrantLeases(ctx, f.Hot, &storedb.GrantLeasesParams{
 			JobIds: []int64{s.JobID}, LeaseGens: []int64{gen}, LeaseTokens: []uuid.UUID{token}, WorkerIds: []int64{f.workerID},
 			Sessions: []uuid.UUID{uuid.New()}, RequestIds: []uuid.UUID{uuid.New()}, Confirm: time.Minute, Term: f.term,
 		}))
 	case lease.Heartbeat:
-		n, err = count(f.Q.ExtendLeases(ctx, f.Pool, &storedb.ExtendLeasesParams{
+		n, err = count(f.Q.ExtendLeases(ctx, f.Hot, &storedb.ExtendLeasesParams{
 			Ttl: time.Minute, JobIds: []int64{s.JobID}, LeaseTokens: []uuid.UUID{token}, WorkerIds: []int64{f.workerID},
 		}))
 	case lease.Result:
-		n, err = count(f.Q.RecordResults(ctx, f.Pool, result(s.JobID, token, f.workerID, "WA")))
+		n, err = count(f.Q.RecordResults(ctx, f.Hot, result(s.JobID, token, f.workerID, "WA")))
 	case lease.Fault:
 		if n, err = count(f.Q.ReturnFailed(ctx, f.Pool, &storedb.ReturnFailedParams{
 			JobID: s.JobID, LeaseToken: token, WorkerID: f.workerID, AttemptCap: attemptCap,

@@ -43,10 +43,13 @@ type Guards struct {
 // DefaultGuards are used by the pool.
 var DefaultGuards = Guards{Statement: 10 * time.Second, Lock: 5 * time.Second, IdleInTransaction: 6 * time.Second}
 
-// DB is a pool of guarded connections with the compiled queries.
+// DB are guarded connections with the compiled queries.
 type DB struct {
 	Pool *pgxpool.Pool
-	Q    *storedb.Queries
+	// Hot is for the statements of the hot path: handing in, grants, heartbeats
+	// and results. Their sessions plan each of them once a second, see planKept.
+	Hot *pgxpool.Pool
+	Q   *storedb.Queries
 
 	full atomic.Bool // see DiskFull
 }
@@ -89,6 +92,15 @@ func Open(ctx context.Context, url string, opts Options) (*DB, error) {
 		}
 		return closes(conn, e)
 	}
+	hot := cfg.Copy()
+	hot.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
+		if err := cfg.AfterConnect(ctx, conn); err != nil {
+			return err
+		}
+		_, err := conn.Exec(ctx, "set plan_cache_mode = force_generic_plan")
+		return err
+	}
+	hot.BeforeAcquire = keepPlans
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {
 		return nil, fmt.Errorf("database pool: %w", err)
@@ -98,11 +110,18 @@ func Open(ctx context.Context, url string, opts Options) (*DB, error) {
 		return nil, explainConnect(cfg.ConnConfig, err)
 	}
 	db.Pool = pool
+	if db.Hot, err = pgxpool.NewWithConfig(ctx, hot); err != nil { // connects when it is used
+		pool.Close()
+		return nil, fmt.Errorf("database pool of the hot path: %w", err)
+	}
 	return db, nil
 }
 
-// Close waits for connections in use and closes the pool.
-func (db *DB) Close() { db.Pool.Close() }
+// Close waits for connections in use and closes them.
+func (db *DB) Close() {
+	db.Pool.Close()
+	db.Hot.Close()
+}
 
 // guardConn sets what has to be known before connecting.
 func guardConn(cfg *pgx.ConnConfig, appName string) {
@@ -126,8 +145,7 @@ func guardConn(cfg *pgx.ConnConfig, appName string) {
 func setUp(ctx context.Context, conn *pgx.Conn, g Guards, role string) error {
 	ms := func(d time.Duration) int64 { return d.Milliseconds() }
 	// force_custom_plan: a plan cached while the table of open work was empty
-	// would scan it for ever (performance.md, plan flips); planning these short
-	// statements anew costs microseconds a batch. No jit: what a table without
+	// would scan it for ever (performance.md, plan flips). No jit: what a table without
 	// statistics makes a plan seem to cost has PostgreSQL compile it, half a second
 	// each time, until the first ANALYZE.
 	sql := fmt.Sprintf(`set statement_timeout = %d; set lock_timeout = %d;
@@ -151,6 +169,25 @@ set tcp_user_timeout = 8000`,
 		}
 	}
 	return nil
+}
+
+// planKept is how long a session of the hot path keeps its plans. To plan each
+// statement anew costs three times as much as to do it. To keep a plan for
+// longer is worse: one that was made while a table was empty reads all of it
+// ever after.
+const planKept = time.Second
+
+// keepPlans is the BeforeAcquire of the hot path's pool: it has a session plan
+// again when its plans are old.
+func keepPlans(ctx context.Context, conn *pgx.Conn) bool {
+	const key = "gavel: plans from"
+	data := conn.PgConn().CustomData()
+	if from, ok := data[key].(time.Time); ok && time.Since(from) < planKept {
+		return true
+	}
+	data[key] = time.Now()
+	_, err := conn.Exec(ctx, "discard plans")
+	return err == nil // else the pool takes another session
 }
 
 // explainConnect turns a connection error into one line a person can act on.

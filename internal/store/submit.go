@@ -57,9 +57,9 @@ func (db *DB) Submit(ctx context.Context, n NewSubmission) (out Submitted, err e
 		return nil
 	}
 	if n.MaxWaiting <= 0 || row.Submitter == "" {
-		err = insert(db.Pool)
+		err = insert(db.Hot)
 	} else {
-		err = db.InTx(ctx, func(tx pgx.Tx) error {
+		err = pgx.BeginFunc(ctx, db.Hot, func(tx pgx.Tx) error {
 			if err := db.checkWaiting(ctx, tx, row.Submitter, n.MaxWaiting); err != nil {
 				return err
 			}

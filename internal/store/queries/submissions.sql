@@ -4,8 +4,8 @@
 -- request with the same key; no row means that the key is taken by one that
 -- committed, and then nothing is stored.
 with ids as materialized (
-  select nextval(pg_get_serial_sequence('submissions', 'id')) as submission_id,
-         nextval(pg_get_serial_sequence('judgings', 'id')) as judging_id
+  select nextval('submissions_id_seq') as submission_id,
+         nextval('judgings_id_seq') as judging_id
 ), keyed as (
   insert into idempotency_keys (token_id, key, body_hash, submission_id)
   select sqlc.arg(token_id)::bigint, @key::text, sqlc.narg(body_hash)::bytea, i.submission_id from ids i where @key::text <> ''

@@ -128,8 +128,8 @@ func (q *Queries) InsertIdempotencyKey(ctx context.Context, db DBTX, arg *Insert
 
 const insertSubmission = `-- name: InsertSubmission :one
 with ids as materialized (
-  select nextval(pg_get_serial_sequence('submissions', 'id')) as submission_id,
-         nextval(pg_get_serial_sequence('judgings', 'id')) as judging_id
+  select nextval('submissions_id_seq') as submission_id,
+         nextval('judgings_id_seq') as judging_id
 ), keyed as (
   insert into idempotency_keys (token_id, key, body_hash, submission_id)
   select $9::bigint, $10::text, $11::bytea, i.submission_id from ids i where $10::text <> ''
