@@ -22,6 +22,8 @@ type story struct {
 	now   time.Time
 	facts alarm.Facts
 	stuck bool // the dispatch loop does not come round
+	// before is done before each look.
+	before func()
 }
 
 func newStory(t *testing.T) *story {
@@ -33,6 +35,15 @@ func newStory(t *testing.T) *story {
 
 // passes lets time pass, and lists what became of alarms: "kind started after 30 s".
 func (s *story) passes(d time.Duration) []string {
+	return s.looks(d, func(c alarm.Change) bool { return c.What != alarm.Continued })
+}
+
+// tells lets time pass, and lists whose evidence was given out anew.
+func (s *story) tells(d time.Duration) []string {
+	return s.looks(d, func(c alarm.Change) bool { return c.What == alarm.Continued })
+}
+
+func (s *story) looks(d time.Duration, wanted func(alarm.Change) bool) []string {
 	var got []string
 	from := s.now
 	for until := s.now.Add(d); s.now.Before(until); {
@@ -40,8 +51,11 @@ func (s *story) passes(d time.Duration) []string {
 		if !s.stuck {
 			s.facts.LoopedAt = s.now
 		}
+		if s.before != nil {
+			s.before()
+		}
 		for _, c := range s.w.Look(s.now, s.facts) {
-			if c.What == alarm.Continued {
+			if !wanted(c) {
 				continue
 			}
 			name := strings.TrimSuffix(fmt.Sprintf("%s/%s", c.Alarm.Kind, c.Alarm.Subject), "/")
@@ -68,12 +82,13 @@ func waiting() dispatch.Group {
 func TestEachAlarmStartsAndEnds(t *testing.T) {
 	tests := []struct {
 		kind       alarm.Kind
+		severity   alarm.Severity
 		begin, end func(*story)
 		starts     string
 		ends       string
 	}{
 		{
-			kind: alarm.Unmatched,
+			kind: alarm.Unmatched, severity: alarm.Page,
 			begin: func(s *story) {
 				g := waiting()
 				g.Free, g.FreeName = 4, "home"
@@ -83,19 +98,19 @@ func TestEachAlarmStartsAndEnds(t *testing.T) {
 			starts: "unmatched/judge started after 31 s", ends: "unmatched/judge ended after 6 s",
 		},
 		{
-			kind:   alarm.DispatchStuck,
+			kind: alarm.DispatchStuck, severity: alarm.Page,
 			begin:  func(s *story) { s.stuck = true },
 			end:    func(s *story) { s.stuck = false },
 			starts: "dispatch_stuck started after 16 s", ends: "dispatch_stuck ended after 6 s",
 		},
 		{
-			kind:   alarm.JudgeDown,
+			kind: alarm.JudgeDown, severity: alarm.Page,
 			begin:  func(s *story) { s.facts.Board.Groups, s.facts.Board.Working = []dispatch.Group{waiting()}, 0 },
 			end:    func(s *story) { s.facts.Board.Out = 1 },
 			starts: "judge_down started after 61 s", ends: "judge_down ended after 6 s",
 		},
 		{
-			kind: alarm.OldestWaiting,
+			kind: alarm.OldestWaiting, severity: alarm.Page,
 			begin: func(s *story) {
 				s.facts.Oldest = []alarm.Oldest{{Lane: "judge", Jobs: 2, JobID: 7, Age: 121 * time.Second}, {Lane: "rejudge", Jobs: 9, JobID: 1, Age: 50 * time.Minute}}
 			},
@@ -105,7 +120,7 @@ func TestEachAlarmStartsAndEnds(t *testing.T) {
 			starts: "oldest_waiting/judge started after 1 s", ends: "oldest_waiting/judge ended after 6 s",
 		},
 		{
-			kind: alarm.NoCapableWorker,
+			kind: alarm.NoCapableWorker, severity: alarm.Page,
 			begin: func(s *story) {
 				g := waiting()
 				g.Able, g.Refusal, g.Language = false, "it does not offer java", "java"
@@ -115,7 +130,7 @@ func TestEachAlarmStartsAndEnds(t *testing.T) {
 			starts: "no_capable_worker/java started after 11 s", ends: "no_capable_worker/java ended after 6 s",
 		},
 		{
-			kind: alarm.WorkerSetAside,
+			kind: alarm.WorkerSetAside, severity: alarm.Ticket,
 			begin: func(s *story) {
 				s.facts.Board.Aside = []alarm.Aside{{Worker: "home", Language: "java", Since: begin, Reason: "3 faults"}}
 			},
@@ -123,19 +138,19 @@ func TestEachAlarmStartsAndEnds(t *testing.T) {
 			starts: "worker_set_aside/home/java started after 1 s", ends: "worker_set_aside/home/java ended after 1 s",
 		},
 		{
-			kind:   alarm.AttemptCap,
+			kind: alarm.AttemptCap, severity: alarm.Ticket,
 			begin:  func(s *story) { s.facts.Events = []alarm.Event{{Kind: alarm.AttemptCap, Summary: "submission 5"}} },
 			end:    func(*story) {},
 			starts: "attempt_cap started after 1 s", ends: "attempt_cap ended after 420 s",
 		},
 		{
-			kind:   alarm.ResultDiscarded,
+			kind: alarm.ResultDiscarded, severity: alarm.Info,
 			begin:  func(s *story) { s.facts.Events = []alarm.Event{{Kind: alarm.ResultDiscarded, Summary: "job 5"}} },
 			end:    func(*story) {},
 			starts: "result_discarded started after 1 s", ends: "result_discarded ended after 420 s",
 		},
 		{
-			kind:   alarm.LeaderChanged,
+			kind: alarm.LeaderChanged, severity: alarm.Info,
 			begin:  func(s *story) { s.facts.Events = []alarm.Event{{Kind: alarm.LeaderChanged, Summary: "term 2"}} },
 			end:    func(*story) {},
 			starts: "leader_changed started after 1 s", ends: "leader_changed ended after 420 s",
@@ -149,6 +164,9 @@ func TestEachAlarmStartsAndEnds(t *testing.T) {
 			s.want(10 * time.Minute)
 			c.begin(s)
 			s.want(182*time.Second, c.starts)
+			if open := s.w.Open(); len(open) != 1 || open[0].Severity != c.severity {
+				t.Errorf("open: %+v, want one that is a %s", open, c.severity)
+			}
 			c.end(s)
 			s.want(15*time.Minute, c.ends)
 		})
@@ -247,6 +265,31 @@ func TestASuccessorTakesOpenAlarmsOver(t *testing.T) {
 
 	s.w = alarm.New(alarm.Default, []alarm.Alarm{old}, s.now)
 	s.want(time.Minute, "judge_down ended after 5 s") // what was mended between two leaders ends
+}
+
+// What was gone for a moment when nobody looked any more must be gone anew.
+func TestAnEndThatNobodyWatchedBeginsAnew(t *testing.T) {
+	s := newStory(t)
+	s.facts.Board.Groups, s.facts.Board.Working = []dispatch.Group{waiting()}, 0
+	s.want(61*time.Second, "judge_down started after 61 s")
+	s.facts.Board.Groups = nil
+	s.want(4 * time.Second)
+	s.now = s.now.Add(time.Hour)
+	s.want(time.Minute, "judge_down ended after 6 s")
+}
+
+func TestAConditionThatWasGoneForALookBeginsAnew(t *testing.T) {
+	s := newStory(t)
+	g := waiting()
+	g.Free = 4
+	s.facts.Board.Out = 1
+	s.facts.Board.Groups = []dispatch.Group{g}
+	s.want(25 * time.Second)
+	s.facts.Board.Groups = nil
+	s.want(time.Second)
+	s.facts.Board.Groups = []dispatch.Group{g}
+	s.want(30 * time.Second)
+	s.want(5*time.Second, "unmatched/judge started after 1 s")
 }
 
 func TestEventsAreCountedInOneAlarm(t *testing.T) {
