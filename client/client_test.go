@@ -112,6 +112,18 @@ func TestEachCallUsesItsMethodPathAndHeaders(t *testing.T) {
 	}
 }
 
+// An arbiter of a later version may say more than this program knows.
+func TestFieldsThatAreNotKnownAreIgnored(t *testing.T) {
+	c := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprint(w, `{"leases":[{"job_id":7,"kind":"judge","lease_token":"t","mood":{"good":[1]},"limits":{"cpu_us":5,"joules":9}}],"weather":"fine"}`)
+	})
+	resp, err := c.Claim(t.Context(), gavelapi.ClaimRequest{RequestID: "r"})
+	if err != nil || len(resp.Leases) != 1 || resp.Leases[0].JobID != 7 || resp.Leases[0].Limits.CPUUS != 5 {
+		t.Errorf("got %+v, %v", resp, err)
+	}
+}
+
 func TestEmptyClaimIsNoError(t *testing.T) {
 	c := serve(t, func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusNoContent) })
 	resp, err := c.Claim(t.Context(), gavelapi.ClaimRequest{RequestID: "r"})

@@ -54,10 +54,12 @@ type Queue struct {
 
 // QueueCount is a number of waiting jobs.
 type QueueCount struct {
-	Lane     string        `json:"lane"`
-	Language string        `json:"language,omitempty"`
-	Jobs     int           `json:"jobs"`
-	Reasons  []QueueReason `json:"reasons" doc:"why, the most frequent first; what came a moment ago may not be among them"`
+	Lane     string `json:"lane"`
+	Language string `json:"language,omitempty"`
+	Jobs     int    `json:"jobs"`
+	// EstimateMS comes from the leader only.
+	EstimateMS int64         `json:"estimate_ms,omitempty" doc:"roughly how long what comes now will wait; 0 when nothing is known"`
+	Reasons    []QueueReason `json:"reasons" doc:"why, the most frequent first; what came a moment ago may not be among them"`
 }
 
 // QueueReason is why some of the waiting jobs do so.
@@ -92,7 +94,7 @@ type Explanation struct {
 	StoredAt   *time.Time `json:"stored_at,omitempty" doc:"when the leader wrote this down; absent where the leader itself answers"`
 	// Lane to EstimateMS are set while it waits.
 	Lane       string            `json:"lane,omitempty"`
-	Priority   string            `json:"priority,omitempty" doc:"bumped, contest or practice"`
+	Priority   string            `json:"priority,omitempty" doc:"bumped, contest, practice or batch"`
 	Position   int               `json:"position,omitempty" doc:"1 goes next among those that compete for the same workers"`
 	EstimateMS int64             `json:"estimate_ms,omitempty" doc:"rough; 0 when nothing is known"`
 	Workers    []WorkerReason    `json:"workers" doc:"while it waits: what keeps each worker online from taking it"`

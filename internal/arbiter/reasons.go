@@ -143,8 +143,13 @@ func (l *leadership) liveQueue() []gavelapi.QueueCount {
 		})
 		list[i].Reasons = append(list[i].Reasons, gavelapi.QueueReason{Cause: string(r.Cause), Reason: r.Text, Jobs: r.Jobs})
 	}
-	for i := range list {
+	ahead, laneEnds := 0, 0
+	for i := range list { // by lane, the one that goes first before the others
 		list[i].Reasons = gathered(list[i].Reasons)
+		for ; laneEnds < len(list) && list[laneEnds].Lane == list[i].Lane; laneEnds++ {
+			ahead += list[laneEnds].Jobs
+		}
+		list[i].EstimateMS = l.estimate(ahead + 1).Milliseconds()
 	}
 	return list
 }
@@ -198,7 +203,7 @@ func (a *Arbiter) storedQueue(ctx context.Context, q *gavelapi.Queue) error {
 	return nil
 }
 
-var priorityNames = map[int]string{dispatch.ClassBumped: "bumped", dispatch.ClassContest: "contest", dispatch.ClassPractice: "practice"}
+var priorityNames = map[int]string{dispatch.ClassBumped: "bumped", dispatch.ClassContest: "contest", dispatch.ClassPractice: "practice", dispatch.ClassBatch: "batch"}
 
 // explainWaiting adds what is known of a waiting submission: live from the
 // leader's memory, else what is stored.
@@ -233,16 +238,25 @@ func (a *Arbiter) explainWaiting(ctx context.Context, id int64, e *gavelapi.Expl
 		e.CauseSince = utc(&stored.Since)
 	}
 	e.Priority = priorityNames[why.Class]
-	slots := 0
 	for _, w := range why.Workers {
 		e.Workers = append(e.Workers, gavelapi.WorkerReason{Worker: w.Name, Reason: w.Reason})
 	}
+	if why.Able > 0 {
+		e.EstimateMS = l.estimate(why.Position).Milliseconds()
+	}
+}
+
+// estimate is about how long it takes until a place in the queue has gone, at
+// the pace of late; 0 is unknown. Needs l.mu.
+func (l *leadership) estimate(position int) time.Duration {
+	slots := 0
 	for _, w := range l.board.Online() {
 		if w.Away == "" {
 			slots += w.Slots
 		}
 	}
-	if slots > 0 && why.Able > 0 && l.pace > 0 {
-		e.EstimateMS = time.Duration(float64(l.pace) * float64(why.Position) / float64(slots)).Milliseconds()
+	if slots == 0 {
+		return 0
 	}
+	return time.Duration(float64(l.pace) * float64(position) / float64(slots))
 }

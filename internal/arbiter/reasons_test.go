@@ -343,3 +343,48 @@ func TestSQLAndTheLeaderAgreeOnShapes(t *testing.T) {
 		t.Errorf("only %d shapes were tried", len(shapes))
 	}
 }
+
+// One submission that somebody has judged again does not wait for a batch.
+func TestARejudgeOfOneGoesBeforeTheRestOfALargeOne(t *testing.T) {
+	s := newStand(t, quick)
+	w := s.worker("w", 1, "c")
+	var ids []int64
+	for range 4 {
+		ids = append(ids, s.submit("c").ID)
+		w.judge("WA")
+	}
+	s.rejudge(gavelapi.RejudgeFilter{Submissions: ids[:3]}, "later")
+	w.judge("AC")
+	if _, err := s.RejudgeSubmission(t.Context(), s.admin, ids[3], "a doubt"); err != nil {
+		t.Fatal(err)
+	}
+	if l := w.judge("AC"); l.SubmissionID != ids[3] {
+		t.Errorf("submission %d of the batch went before number %d, which is rejudged alone", l.SubmissionID, ids[3])
+	}
+}
+
+// How long it will take is told of each place, and of whoever comes now.
+func TestTheWaitIsEstimated(t *testing.T) {
+	s := newStand(t, quick)
+	w := s.worker("w", 1, "c")
+	s.submit("c")
+	l := w.hold()
+	until(t, "some time has passed", func() bool {
+		return s.number("select count(*) from attempts where granted_at < now() - interval '200 milliseconds'") == 1
+	})
+	w.report(l.LeaseToken, verdictReport("AC"))
+	first, second := s.submit("c"), s.submit("c")
+	_, leave := w.stays()
+	defer leave()
+	until(t, "the first one is at work", func() bool { return s.read(first.ID).State == gavelapi.StateJudging })
+	third := s.submit("c")
+	e2, err2 := s.Explain(t.Context(), second.ID)
+	e3, err3 := s.Explain(t.Context(), third.ID)
+	if err2 != nil || err3 != nil || e2.Position != 1 || e3.Position != 2 || e2.EstimateMS < 100 || e3.EstimateMS != 2*e2.EstimateMS && e3.EstimateMS != 2*e2.EstimateMS+1 {
+		t.Errorf("explained by %s and %s, %v, %v", asJSON(e2), asJSON(e3), err2, err3)
+	}
+	q, err := s.Queue(t.Context())
+	if err != nil || len(q.Waiting) != 1 || q.Waiting[0].EstimateMS <= e3.EstimateMS {
+		t.Errorf("who comes now is told %s, %v", asJSON(q), err)
+	}
+}

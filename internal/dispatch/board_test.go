@@ -71,6 +71,9 @@ func TestOrderOfOneWorker(t *testing.T) {
 			cpp(1), cpp(2), cpp(3), {ID: 11, Lane: Run}, {ID: 12, Lane: Run}, {ID: 13, Lane: Run}, {ID: 14, Lane: Run},
 		}, []int64{11, 12, 1, 13, 2, 14, 3}},
 		{"runs take all that nobody else can use", []Job{{ID: 1, Lane: Judge, Language: "cobol"}, {ID: 2, Lane: Run}, {ID: 3, Lane: Run}, {ID: 4, Lane: Run}, {ID: 5, Lane: Run}, {ID: 6, Lane: Run}, {ID: 7, Lane: Run}}, []int64{2, 3, 4, 5, 6, 7}},
+		{"what is rejudged alone goes before what is rejudged together", []Job{
+			{ID: 1, Lane: Rejudge, Class: ClassBatch, Submitter: "a"}, {ID: 2, Lane: Rejudge, Class: ClassBatch, Submitter: "b"}, {ID: 3, Lane: Rejudge, Class: ClassPractice, Submitter: "b"},
+		}, []int64{3, 1, 2}},
 		{"the other lanes take weighted turns", []Job{
 			cpp(1), cpp(2), cpp(3), cpp(4), cpp(5), cpp(6), cpp(7), cpp(8), {ID: 11, Lane: Prepare}, {ID: 12, Lane: Prepare}, {ID: 21, Lane: Rejudge}, {ID: 22, Lane: Rejudge},
 		}, []int64{1, 11, 21, 2, 3, 4, 5, 6, 7, 12, 22, 8}},
@@ -93,6 +96,23 @@ func TestALaneThatHadNothingKeepsItsTurnButSavesUpNoMore(t *testing.T) {
 	add(b, cpp(101), cpp(102), cpp(103), Job{ID: 201, Lane: Rejudge}, Job{ID: 202, Lane: Rejudge})
 	if got := granted(b, start); !cmp.Equal(got, []int64{201, 101, 102, 103, 202}) {
 		t.Errorf("after thirty judgings the order is %v; the rejudge has one turn, not thirty", got)
+	}
+}
+
+// However many are rejudged and have gone, somebody who hands in is next.
+func TestLiveWorkIsTheVeryNextBesideARejudge(t *testing.T) {
+	for _, gone := range []int{0, 1, 2, 7, 500, 999} {
+		b := New(DefaultPolicy)
+		for id := range int64(1000) {
+			b.AddJob(Job{ID: id + 1, Lane: Rejudge, Class: ClassBatch, Submitter: fmt.Sprint(id % 7)})
+		}
+		if got := series(b, gone); len(got) != gone {
+			t.Fatalf("%d of %d went", len(got), gone)
+		}
+		b.AddJob(Job{ID: 2000, Lane: Judge, Class: ClassPractice})
+		if next := series(b, 1); len(next) != 1 || next[0].ID != 2000 {
+			t.Errorf("after %d of a rejudge job %d went before somebody who waits", gone, next[0].ID)
+		}
 	}
 }
 
@@ -259,6 +279,35 @@ func TestTheLongestIdleWorkerGoesFirstAndWorkIsSpread(t *testing.T) {
 	b.AddJob(cpp(3))
 	if grants, _ = b.Match(at(3), 10); len(grants) != 1 || grants[0].Claim != 2 {
 		t.Errorf("berta was idle longer, and the grants are %+v", grants)
+	}
+}
+
+func TestEqualWorkersGetEqualShares(t *testing.T) {
+	b := New(DefaultPolicy)
+	for id := int64(1); id <= 3; id++ {
+		b.SetWorker(Worker{ID: id, Slots: 1, Languages: []string{"cpp17"}}, start)
+	}
+	share := map[int64]int{}
+	const jobs = 300
+	for n := int64(1); n <= jobs; n++ { // one after another: every worker is idle each time
+		for id := int64(1); id <= 3; id++ {
+			b.AddClaim(Claim{ID: 10*n + id, Worker: id, Slots: 1}, at(int(n)))
+		}
+		b.AddJob(cpp(n))
+		grants, _ := b.Match(at(int(n)), 10)
+		if len(grants) != 1 {
+			t.Fatalf("job %d: %d grants", n, len(grants))
+		}
+		share[grants[0].Claim%10]++
+		b.Release(n, 0, at(int(n)))
+		for id := int64(1); id <= 3; id++ {
+			b.RemoveClaim(10*n+id, at(int(n)))
+		}
+	}
+	for id, n := range share {
+		if n > jobs*2/5 {
+			t.Errorf("worker %d of three equal ones got %d of %d jobs", id, n, jobs)
+		}
 	}
 }
 

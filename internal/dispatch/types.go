@@ -44,6 +44,7 @@ const (
 	ClassBumped   = -1 // an operator has put it in front
 	ClassContest  = 0
 	ClassPractice = 1
+	ClassBatch    = 2 // one of many that are rejudged together
 )
 
 // Needs are what a job asks of a worker beside its language.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/gavel-oj/gavel/internal/dispatch"
 	"github.com/gavel-oj/gavel/internal/store/storedb"
 )
 
@@ -120,6 +121,10 @@ func (db *DB) insertRejudge(ctx context.Context, tx pgx.Tx, n NewRejudge, insert
 	out.RejudgeID = made.ID
 	if out.Superseded, err = db.Q.SupersedeOpenJobs(ctx, tx, insert.SubmissionIds); err != nil {
 		return fmt.Errorf("supersede open jobs: %w", err)
+	}
+	insert.Priority = int16(dispatch.ClassPractice)
+	if len(insert.SubmissionIds) > 1 {
+		insert.Priority = int16(dispatch.ClassBatch)
 	}
 	insert.RejudgeID, insert.AutoApply, insert.BatchBudget = made.ID, n.AutoApply, int32(n.Budget)
 	if out.Jobs, err = db.Q.InsertRejudgings(ctx, tx, &insert); err != nil {

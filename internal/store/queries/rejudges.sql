@@ -67,9 +67,9 @@ with input as (
     from input i order by i.submission_id
   returning id, submission_id
 )
-insert into jobs (judging_id, submission_id, kind, lane, language, submitter, problem_id, package_digest, memory_bytes, cpu_us,
+insert into jobs (judging_id, submission_id, kind, lane, language, submitter, priority, problem_id, package_digest, memory_bytes, cpu_us,
                   batch_id, batch_budget)
-select m.id, m.submission_id, 'rejudge', 'rejudge', i.language, i.submitter, s.problem_id, i.package_digest,
+select m.id, m.submission_id, 'rejudge', 'rejudge', i.language, i.submitter, sqlc.arg(priority)::smallint, s.problem_id, i.package_digest,
        coalesce((i.limits ->> 'memory_bytes')::bigint, 0), coalesce((i.limits ->> 'cpu_us')::bigint, 0),
        sqlc.arg(rejudge_id)::bigint, sqlc.arg(batch_budget)::int
   from made m join input i on i.submission_id = m.submission_id

@@ -199,26 +199,27 @@ func (q *Queries) InsertRejudge(ctx context.Context, db DBTX, arg *InsertRejudge
 
 const insertRejudgings = `-- name: InsertRejudgings :many
 with input as (
-  select unnest($3::bigint[]) as submission_id, unnest($4::text[]) as package_digest,
-         unnest($5::jsonb[]) as limits, unnest($6::text[]) as language,
-         unnest($7::text[]) as submitter, unnest($8::bigint[]) as previous
+  select unnest($4::bigint[]) as submission_id, unnest($5::text[]) as package_digest,
+         unnest($6::jsonb[]) as limits, unnest($7::text[]) as language,
+         unnest($8::text[]) as submitter, unnest($9::bigint[]) as previous
 ), made as (
   insert into judgings (submission_id, kind, package_digest, limits, rejudge_id, previous_judging_id, auto_apply)
-  select i.submission_id, 'rejudge', i.package_digest, i.limits, $1::bigint, i.previous, $9::boolean
+  select i.submission_id, 'rejudge', i.package_digest, i.limits, $2::bigint, i.previous, $10::boolean
     from input i order by i.submission_id
   returning id, submission_id
 )
-insert into jobs (judging_id, submission_id, kind, lane, language, submitter, problem_id, package_digest, memory_bytes, cpu_us,
+insert into jobs (judging_id, submission_id, kind, lane, language, submitter, priority, problem_id, package_digest, memory_bytes, cpu_us,
                   batch_id, batch_budget)
-select m.id, m.submission_id, 'rejudge', 'rejudge', i.language, i.submitter, s.problem_id, i.package_digest,
+select m.id, m.submission_id, 'rejudge', 'rejudge', i.language, i.submitter, $1::smallint, s.problem_id, i.package_digest,
        coalesce((i.limits ->> 'memory_bytes')::bigint, 0), coalesce((i.limits ->> 'cpu_us')::bigint, 0),
-       $1::bigint, $2::int
+       $2::bigint, $3::int
   from made m join input i on i.submission_id = m.submission_id
   join submissions s on s.id = m.submission_id order by m.submission_id
 returning id, judging_id, submission_id, language
 `
 
 type InsertRejudgingsParams struct {
+	Priority       int16
 	RejudgeID      int64
 	BatchBudget    int32
 	SubmissionIds  []int64
@@ -242,6 +243,7 @@ type InsertRejudgingsRow struct {
 // judging as its current one at once: see MakeCurrent.
 func (q *Queries) InsertRejudgings(ctx context.Context, db DBTX, arg *InsertRejudgingsParams) ([]*InsertRejudgingsRow, error) {
 	rows, err := db.Query(ctx, insertRejudgings,
+		arg.Priority,
 		arg.RejudgeID,
 		arg.BatchBudget,
 		arg.SubmissionIds,
