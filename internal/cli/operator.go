@@ -237,13 +237,20 @@ func (cmd *SubmissionExplainCmd) Run(app *App) error {
 	if err != nil {
 		return err
 	}
-	if app.machine() {
-		return printItems(app, []gavelapi.Explanation{*e}, e, func(e gavelapi.Explanation) string { return fmt.Sprint(e.SubmissionID) }, nil)
+	return app.printExplanation(e)
+}
+
+func (a *App) printExplanation(e *gavelapi.Explanation) error {
+	if a.machine() {
+		return printItems(a, []gavelapi.Explanation{*e}, e, func(e gavelapi.Explanation) string { return fmt.Sprint(e.SubmissionID) }, nil)
 	}
-	w := bufio.NewWriter(app.Out)
-	fmt.Fprintf(w, "%s %s\n", app.style.paint(fmt.Sprintf("submission %d:", e.SubmissionID), bold, app.style.out), clean(e.Summary))
+	w := bufio.NewWriter(a.Out)
+	fmt.Fprintf(w, "%s %s\n", a.style.paint(fmt.Sprintf("submission %d:", e.SubmissionID), bold, a.style.out), clean(e.Summary))
 	if e.Lane != "" {
-		fmt.Fprintf(w, "  %s lane, %s, place %d", e.Lane, e.Priority, e.Position)
+		fmt.Fprintf(w, "  %s lane, %s", e.Lane, e.Priority)
+		if e.Position > 0 { // which the leader alone knows
+			fmt.Fprintf(w, ", place %d", e.Position)
+		}
 		if e.EstimateMS > 0 {
 			fmt.Fprintf(w, "; about %s to go", took(time.Duration(e.EstimateMS)*time.Millisecond))
 		}

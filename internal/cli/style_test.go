@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -139,5 +140,32 @@ func TestTheDefaultTokenFileIsForArbitersOnThisMachineOnly(t *testing.T) {
 		if got, err := a.token(); got != want || err != nil {
 			t.Errorf("%q: token %q, %v", address, got, err)
 		}
+	}
+}
+
+// What a standby says is what the leader wrote down, and of when.
+func TestAStandbySaysOfWhenItsReasonsAre(t *testing.T) {
+	at := time.Date(2026, 3, 1, 10, 0, 0, 0, time.UTC)
+	var out bytes.Buffer
+	app := testApp(&out, "table", 100)
+	err := app.printQueue(&gavelapi.Queue{ReasonsAt: &at, Waiting: []gavelapi.QueueCount{
+		{Lane: "judge", Language: "c", Jobs: 3, Reasons: []gavelapi.QueueReason{{Cause: "no_worker", Reason: "no worker is online", Jobs: 2, Since: &at}}},
+	}})
+	if err == nil {
+		err = app.printExplanation(&gavelapi.Explanation{
+			SubmissionID: 7, Summary: "no worker is online (as of 2 s ago)", Cause: "no_worker", CauseSince: &at, StoredAt: &at, Lane: "judge", Priority: "practice",
+		})
+	}
+	want := `this arbiter does not lead: why work waits is as the leader wrote it down at 2026-03-01 10:00:00 UTC
+LANE OR KIND  LANGUAGE OR NAME  JOBS  STATE
+judge         c                    2  waiting: no worker is online
+judge         c                    1  waiting
+submission 7: no worker is online (as of 2 s ago)
+  judge lane, practice
+  for this reason since 2026-03-01 10:00:00 UTC
+  written down by the leader at 2026-03-01 10:00:00 UTC; ask the leader for its place and for each worker
+`
+	if diff := cmp.Diff(want, out.String()); diff != "" || err != nil {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
 }
