@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gavel-oj/gavel/internal/alarm"
 	"github.com/gavel-oj/gavel/internal/dispatch"
 )
 
@@ -37,6 +38,7 @@ type leadership struct {
 	presence []*presence // by worker
 	waiters  []*waiter
 	claims   int64 // numbers given to claims
+	alarms   *alarm.Watch
 }
 
 type heldLease struct {

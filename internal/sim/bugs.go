@@ -25,6 +25,7 @@ const (
 	ChargeUndelivered                    // a grant that nobody received costs an attempt
 	NoGrace                              // a new leader gives live leases no time
 	WorkerTrustsTTL                      // a worker counts from the answer to a heartbeat instead of from its sending
+	PassOver                             // the matching passes over one worker that asks
 	AnswerBeforeCommit                   // a result is acknowledged although its commit is not known to have happened
 	bugsEnd
 )
@@ -32,7 +33,7 @@ const (
 var bugNames = []string{
 	"result-without-token", "result-trusts-memory", "report-by-worker-name", "reclaim-without-term", "grant-without-term", "refund-twice",
 	"no-confirmation", "worker-clock", "forget-request", "slots-per-claim", "completion-twice", "reclaim-forgets-newer",
-	"let-go-by-job", "rebuild-in-doubt", "charge-undelivered", "no-grace", "worker-trusts-ttl", "answer-before-commit",
+	"let-go-by-job", "rebuild-in-doubt", "charge-undelivered", "no-grace", "worker-trusts-ttl", "pass-over", "answer-before-commit",
 }
 
 // AllBugs lists them, one by one.

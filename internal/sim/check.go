@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/gavel-oj/gavel/internal/alarm"
 	"github.com/gavel-oj/gavel/internal/lease"
 )
 
@@ -39,6 +40,8 @@ func (v *Violation) Error() string {
 //	answer    what a worker is told is so in the database
 //	memory    a leader that is about to grant knows every live lease, or it
 //	          could not count slots
+//	matched   no job waits beside a worker that is free for it, for as long as
+//	          the product's alarm takes, while a leader is at work
 //	lost      no job leaves the open work but by becoming final
 //	progress  everything comes to its end when the faults stop
 //
@@ -251,6 +254,13 @@ func (c *checker) step() {
 		if n > w.workers[id].total {
 			c.fail("I4", "worker %d holds %d leases and has %d slots", id+1, n, w.workers[id].total)
 		}
+	}
+}
+
+// unmatched looks at an alarm that must never be raised.
+func (c *checker) unmatched(l *leadership, summary string) {
+	if l.term == c.w.db.Term && c.w.now-c.healthyAt > alarm.Default.Unmatched+lateBy {
+		c.fail("matched", "%s", summary)
 	}
 }
 

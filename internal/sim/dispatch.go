@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gavel-oj/gavel/internal/alarm"
 	"github.com/gavel-oj/gavel/internal/dispatch"
 )
 
@@ -26,9 +27,24 @@ func (l *leadership) scanTick() {
 	if l.over {
 		return
 	}
+	l.look()
 	l.scanDue = true
 	l.kick()
 	l.a.after(scanEvery, l.scanTick)
+}
+
+// look is the product's alarm for work that waits beside a free worker.
+func (l *leadership) look() {
+	now := l.a.instant()
+	if l.alarms == nil {
+		l.alarms = alarm.New(alarm.Default, nil, now)
+	}
+	facts := alarm.Facts{LoopedAt: now, Board: &alarm.Board{Survey: l.board.Survey()}}
+	for _, c := range l.alarms.Look(now, facts) {
+		if c.What == alarm.Started && c.Alarm.Kind == alarm.Unmatched {
+			l.w.checks.unmatched(l, c.Alarm.Summary)
+		}
+	}
 }
 
 // turn is once round the dispatch loop: scan if it is time, rebuild if memory
@@ -128,6 +144,14 @@ func (l *leadership) plan() []plannedGrant {
 	}
 	l.w.checks.memory(l)
 	l.muster()
+	if l.w.cfg.Bugs.has(PassOver) {
+		for _, m := range l.waiters {
+			if m.worker == 1 {
+				l.board.RemoveClaim(m.id, l.a.instant())
+				defer l.board.AddClaim(dispatch.Claim{ID: m.id, Worker: m.worker, Slots: m.slots}, l.a.instant())
+			}
+		}
+	}
 	grants, wake := l.board.Match(l.a.instant(), grantBatch)
 	if !wake.IsZero() {
 		panic("a job is kept for a preferred pool, and there is one pool only")
