@@ -58,7 +58,7 @@ func backlog(t *testing.T, open int) (f *fixture, leased, waiting []int64) {
 			empty()
 		}
 	}
-	time.Sleep(time.Until(planned.Add(2 * time.Second))) // it plans again when its plans are a second old
+	<-time.After(time.Until(planned.Add(2 * time.Second))) // their age itself is waited for: it plans again when its plans are a second old
 	for i := range int64(2 * batchRows) {
 		if id := s.JobID + 1 + i; id%2 == 0 {
 			leased = append(leased, id)
