@@ -51,6 +51,14 @@ func reasonKeyOf(j *dispatch.Job) reasonKey {
 	return reasonKey{shapeOf(j), j.Problem, strings.Join(failedBy, ",")}
 }
 
+// words adds to a reason whom dispatch does not see.
+func (l *leadership) words(cause dispatch.Cause, text string) string {
+	if there := l.edge.Load(); there != nil && len(*there) > 0 && (cause == dispatch.NobodyOnline || cause == dispatch.NobodyAble) {
+		text += fmt.Sprintf("; not counting %d straight on the database, who may take it", len(*there))
+	}
+	return text
+}
+
 // writeReasons writes down why what waits does so: one statement for what has
 // changed, none when nothing waits. Only the write-down loop calls it.
 func (l *leadership) writeReasons(ctx context.Context) error {
@@ -72,7 +80,7 @@ func (l *leadership) writeReasons(ctx context.Context) error {
 	}
 	now := make(map[reasonKey]said, len(reasons))
 	for i := range reasons {
-		now[reasonKeyOf(&reasons[i].Like)] = said{reasons[i].Cause, reasons[i].Text}
+		now[reasonKeyOf(&reasons[i].Like)] = said{reasons[i].Cause, l.words(reasons[i].Cause, reasons[i].Text)}
 	}
 	p, next := l.changedReasons(now)
 	n, err := l.a.q.WriteReasons(ctx, l.a.db.Pool, p)
@@ -141,7 +149,7 @@ func (l *leadership) liveQueue() []gavelapi.QueueCount {
 		i := slices.IndexFunc(list, func(c gavelapi.QueueCount) bool {
 			return c.Lane == r.Like.Lane.String() && c.Language == r.Like.Language
 		})
-		list[i].Reasons = append(list[i].Reasons, gavelapi.QueueReason{Cause: string(r.Cause), Reason: r.Text, Jobs: r.Jobs})
+		list[i].Reasons = append(list[i].Reasons, gavelapi.QueueReason{Cause: string(r.Cause), Reason: l.words(r.Cause, r.Text), Jobs: r.Jobs})
 	}
 	ahead, laneEnds := 0, 0
 	for i := range list { // by lane, the one that goes first before the others
@@ -233,7 +241,7 @@ func (a *Arbiter) explainWaiting(ctx context.Context, id int64, e *gavelapi.Expl
 	if !ok {
 		return
 	}
-	e.Lane, e.Position, e.Summary, e.Cause = why.Lane.String(), why.Position, why.Reason, string(why.Cause)
+	e.Lane, e.Position, e.Summary, e.Cause = why.Lane.String(), why.Position, l.words(why.Cause, why.Reason), string(why.Cause)
 	if stored != nil && stored.Cause == e.Cause {
 		e.CauseSince = utc(&stored.Since)
 	}

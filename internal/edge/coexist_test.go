@@ -161,6 +161,23 @@ func TestTheArbiterSeesWhatAnEdgeWorkerHolds(t *testing.T) {
 	}
 }
 
+// A leader does not see who works straight on the database, and does not claim
+// that nobody is there.
+func TestWhyWorkWaitsDoesNotForgetEdgeWorkers(t *testing.T) {
+	b := newBoth(t, calm)
+	a := b.agent("home", made{})
+	b.submit("c")
+	l := a.claim()
+	id := b.submit("c") // home has one slot
+	const want = "no worker is online; not counting 1 straight on the database, who may take it"
+	eventually(t, time.Minute, "the leader says and stores whom it does not see", func() bool {
+		if err := a.beat(l.LeaseToken); err != nil {
+			t.Fatal(err)
+		}
+		return b.read(id).Waiting == want && b.number("select count(*) from waiting_work where submission_id = $1 and reason = $2", id, want) == 1
+	})
+}
+
 func TestCancelAndRejudgeEndAnEdgeWorkersLease(t *testing.T) {
 	b := newBoth(t, calm)
 	a := b.agent("home", made{})
