@@ -97,7 +97,7 @@ func TestAFaultOfAProblemHoldsUpNobodyElse(t *testing.T) {
 					}
 				}
 			}
-			for range 2 { // six faults one after another
+			for range 4 { // more jobs than set a worker aside for its own faults
 				id := judge("p", faultReport(blame))
 				if got := s.read(id); got.State != gavelapi.StateSystemError || got.Fault == nil || got.Fault.Message != "broken" {
 					t.Errorf("%s", asJSON(got))
@@ -108,8 +108,8 @@ func TestAFaultOfAProblemHoldsUpNobodyElse(t *testing.T) {
 					t.Errorf("the next one of %s is %s %s", problem, got.State, got.Verdict)
 				}
 			}
-			if away := s.info("w").Away; away != "" {
-				t.Errorf("the worker is away: %s", away)
+			if h := s.health("w"); len(h.SetAside)+len(h.Faults)+len(h.Changes) != 0 {
+				t.Errorf("the worker is blamed: %s", asJSON(h))
 			}
 		})
 	}
@@ -143,7 +143,8 @@ func TestTheLastTwoResultsOfARejudgeEndItOnce(t *testing.T) {
 	})
 	w := s.worker("w", 8, "c") // a rejudge gets a part of the slots only
 	var rejudges []int64
-	for range rounds {
+	round := func() {
+		t.Helper()
 		ids := []int64{s.submit("c").ID, s.submit("c").ID}
 		for done := 0; done < len(ids); {
 			done += w.judgeAny("AC")
@@ -165,11 +166,20 @@ func TestTheLastTwoResultsOfARejudgeEndItOnce(t *testing.T) {
 		}
 		both.Wait()
 	}
-	for _, id := range rejudges {
-		if r := s.awaitRejudge(id, gavelapi.RejudgeApplied); r.Done != 2 || r.Changed != 2 {
-			t.Errorf("%s", asJSON(r))
+	ended := func() {
+		t.Helper()
+		for _, id := range rejudges {
+			if r := s.awaitRejudge(id, gavelapi.RejudgeApplied); r.Done != 2 || r.Changed != 2 {
+				t.Errorf("%s", asJSON(r))
+			}
 		}
 	}
+	for range rounds {
+		round()
+	}
+	ended()
+	round() // after it the leader looks again at all of them
+	ended()
 	for _, id := range rejudges {
 		if n := log.count(fmt.Sprintf("msg=\"rejudge is done\" rejudge_id=%d ", id)); n != 1 {
 			t.Errorf("rejudge %d ended %d times", id, n)
