@@ -34,13 +34,13 @@ func (s *stand) watch(limit time.Duration, workerURL string, api *client.Client)
 	ctx, cancel := context.WithCancel(s.ctx)
 	b := &bystanders{s: s, limit: limit, quit: cancel, done: make(chan struct{}), waits: map[int64]time.Duration{}}
 	s.watched = b
-	s.cleanup(func() { cancel(); <-b.done })
 	// The first one may be slow: its worker has just started.
 	first := b.one(ctx, api)
 	s.until(30*time.Second, "the bystander works", func() bool {
 		return s.number("select count(*) from judgings where submission_id = $1 and state = 'done'", first) == 1
 	})
 	delete(b.waits, first)
+	s.cleanup(func() { cancel(); <-b.done })
 	go func() {
 		defer close(b.done)
 		for ctx.Err() == nil {

@@ -260,6 +260,35 @@ func TestAnInterruptedDrillLeavesNothing(t *testing.T) {
 	}
 }
 
+// A drill whose bystanders never get to work ends as any other that fails.
+func TestADrillEndsThoughItsBystanderNeverWorks(t *testing.T) {
+	o := options(t)
+	ctx, interrupt := context.WithCancel(t.Context())
+	defer interrupt()
+	ended := make(chan Result, 1)
+	go func() {
+		ended <- Run(ctx, Scenario{Name: "test-bystander", script: func(d *T) {
+			s := newStand(d)
+			s.serve(20*time.Second, time.Second)
+			s.trigger("jobs", "before update", "return null;") // nothing is granted
+			d.aside(func() {
+				d.within(time.Minute, func() bool { return s.number("select count(*) from submissions") == 1 })
+				interrupt()
+			})
+			s.watch(calm, "", nil)
+		}}, o)
+	}()
+	select {
+	case r := <-ended:
+		_ = os.RemoveAll(r.Dir)
+		if r.Verdict != Interrupted {
+			t.Errorf("%s: %q", r.Verdict, r.Why)
+		}
+	case <-time.After(2 * time.Minute):
+		t.Fatal("it does not end")
+	}
+}
+
 func TestScenariosAreWellFormed(t *testing.T) {
 	names := map[string]bool{}
 	numbers := map[string]bool{}
