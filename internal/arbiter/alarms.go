@@ -52,7 +52,6 @@ func (a *Arbiter) watchLoop(ctx context.Context) {
 		}
 		l := a.current.Load()
 		if l == nil {
-			w = nil
 			a.openAlarms.Store(nil)
 			continue
 		}

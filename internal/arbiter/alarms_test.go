@@ -174,9 +174,19 @@ func TestJudgeDownStartsAndEndsWithItsDuration(t *testing.T) {
 	if down.Severity != "page" || oldest.Subject != "judge" {
 		t.Errorf("raised: %s %s", asJSON(down), asJSON(oldest))
 	}
+	if down.StartedAt.Sub(down.Since) < soon.Down {
+		t.Errorf("it knows since %v, and was raised at %v", down.Since, down.StartedAt)
+	}
 	if age := s.gauges()["gavel_queue_oldest_age_seconds judge"]; age < soon.Waiting.Seconds() {
 		t.Errorf("the oldest is %v s old on /metrics", age)
 	}
+	until(t, "what is known of it is written down anew", func() bool {
+		now, err := s.Alarm(t.Context(), oldest.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(now.Evidence) != string(oldest.Evidence)
+	})
 	s.worker("w", 1, "cpp17").hold()
 	s.ends(down)
 	s.ends(oldest)
@@ -225,6 +235,9 @@ func TestUsedUpAttemptsAndDiscardedReportsAreAlarms(t *testing.T) {
 	s.expire(late.LeaseToken)
 	if got := w.report(late.LeaseToken, verdictReport("AC")); got.Outcome != gavelapi.OutcomeDiscarded {
 		t.Fatalf("a late report: %+v", got)
+	}
+	if got := w.report(late.LeaseToken, verdictReport("AC")); got.Outcome != gavelapi.OutcomeDiscarded { // sent again, it is no second one
+		t.Fatalf("a late report that is repeated: %+v", got)
 	}
 	discarded := s.starts(alarm.ResultDiscarded)
 	if e := evidenceOf(t, discarded); e["worker"] != "w" || e["verdict"] != "AC" || discarded.Occurrences != 1 {

@@ -3,6 +3,7 @@ package arbiter
 import (
 	"time"
 
+	"github.com/gavel-oj/gavel/internal/alarm"
 	"github.com/gavel-oj/gavel/internal/dispatch"
 	"github.com/gavel-oj/gavel/internal/store/storedb"
 )
@@ -27,6 +28,19 @@ func (a *Arbiter) BreakMatching() (mend func()) {
 	}
 	set(func(*dispatch.Board, time.Time, int) ([]dispatch.Grant, time.Time) { return nil, time.Time{} })
 	return func() { set((*dispatch.Board).Match) }
+}
+
+// LooksWaiting is how many looks wait for the leader's memory.
+func (a *Arbiter) LooksWaiting() int { return int(a.current.Load().looks.Load()) }
+
+// Remembered is how many of n events are kept for the next look, and how many
+// for the one after it.
+func Remembered(n int) (next, after int) {
+	l := &leadership{a: &Arbiter{count: newCounters()}}
+	for range n {
+		l.happened(alarm.LeaderChanged, "", nil)
+	}
+	return len(l.takeEvents()), len(l.takeEvents())
 }
 
 // StickLoop holds the lock of the leader's memory, as a loop that is stuck in

@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/gavel-oj/gavel/gavelapi"
+	"github.com/gavel-oj/gavel/internal/alarm"
 	"github.com/gavel-oj/gavel/internal/apperr"
 	"github.com/gavel-oj/gavel/internal/arbiter"
 	"github.com/gavel-oj/gavel/internal/health"
@@ -272,6 +273,18 @@ func TestALanguageIsSetAsideByAWrongKnownAnswer(t *testing.T) {
 			break
 		}
 	}
+	until(t, "each of them is an alarm", func() bool {
+		var subjects []string
+		list, err := s.Alarms(t.Context(), true, string(alarm.WorkerSetAside), "", 10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, al := range list.Alarms {
+			subjects = append(subjects, al.Subject)
+		}
+		slices.Sort(subjects)
+		return slices.Equal(subjects, []string{"liar/cpp17", "liar/python3"})
+	})
 	id := s.submit("python3").ID
 	if leases, err := liar.tryClaim(300 * time.Millisecond); err != nil || len(leases) > 0 && leases[0].Kind != "probe" {
 		t.Errorf("it gets work in a language that is set aside: %+v %v", leases, err)

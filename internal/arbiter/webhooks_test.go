@@ -159,6 +159,7 @@ func TestADeliverySurvivesAChangeOfLeader(t *testing.T) {
 	if got := s.deliveries()[0]; got.State != "waiting" || got.NextAt == nil {
 		t.Errorf("after a refusal: %s", asJSON(got))
 	}
+	until(t, "it is on /metrics", func() bool { return s.gauges()["gavel_webhook_backlog"] == 1 })
 	s.stop()
 	e.status.Store(http.StatusNoContent)
 	heir := startWith(t, s.url, quick, func(c *arbiter.Config) { c.WebhookPrivate = true })
