@@ -47,6 +47,7 @@ func hookOf(t *testing.T, secret string) *standardwebhooks.Webhook {
 type endpoint struct {
 	*httptest.Server
 
+	t        *testing.T
 	status   atomic.Int64
 	hook     atomic.Pointer[standardwebhooks.Webhook]
 	messages chan heard
@@ -54,7 +55,7 @@ type endpoint struct {
 
 func newEndpoint(t *testing.T) *endpoint {
 	t.Helper()
-	e := &endpoint{messages: make(chan heard, 100)}
+	e := &endpoint{t: t, messages: make(chan heard, 100)}
 	e.status.Store(http.StatusOK)
 	e.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
@@ -73,6 +74,20 @@ func newEndpoint(t *testing.T) *endpoint {
 	}))
 	t.Cleanup(e.Close)
 	return e
+}
+
+// next waits for a message.
+func (e *endpoint) next() (m heard) {
+	e.t.Helper()
+	until(e.t, "a message comes", func() bool {
+		select {
+		case m = <-e.messages:
+			return true
+		default:
+			return false
+		}
+	})
+	return m
 }
 
 // tell adds an endpoint, which verifies with the secret that is returned.
@@ -102,7 +117,7 @@ func (s *stand) ping(e *endpoint) heard {
 	if _, err := s.TestWebhook(s.t.Context(), "ops"); err != nil {
 		s.t.Fatal(err)
 	}
-	return <-e.messages
+	return e.next()
 }
 
 func (s *stand) deliveries() []gavelapi.Delivery {
@@ -121,13 +136,13 @@ func TestAnEndpointIsToldOfTheStartAndTheEndOfAnAlarm(t *testing.T) {
 	s.tell(e, string(alarm.JudgeDown))
 	s.submit("cpp17")
 	down := s.starts(alarm.JudgeDown)
-	if m := <-e.messages; m.Type != "alarm.started" || m.Data.ID != down.ID || m.Data.Kind != "judge_down" || m.Data.EndedAt != nil {
+	if m := e.next(); m.Type != "alarm.started" || m.Data.ID != down.ID || m.Data.Kind != "judge_down" || m.Data.EndedAt != nil {
 		t.Errorf("told %s", asJSON(m.WebhookMessage))
 	}
 	s.starts(alarm.OldestWaiting) // of which it does not want to know
 	s.worker("w", 1, "cpp17").hold()
 	s.ends(down)
-	if m := <-e.messages; m.Type != "alarm.ended" || m.Data.ID != down.ID || m.Data.LastedMS <= 0 {
+	if m := e.next(); m.Type != "alarm.ended" || m.Data.ID != down.ID || m.Data.LastedMS <= 0 {
 		t.Errorf("told %s", asJSON(m.WebhookMessage))
 	}
 	until(t, "the log says so", func() bool {
@@ -151,7 +166,7 @@ func TestADeliverySurvivesAChangeOfLeader(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	first := <-e.messages
+	first := e.next()
 	if first.id != d.MessageID || first.Type != "test" || first.Data != nil {
 		t.Errorf("told %s of %s", asJSON(first.WebhookMessage), first.id)
 	}
@@ -165,7 +180,7 @@ func TestADeliverySurvivesAChangeOfLeader(t *testing.T) {
 	heir := startWith(t, s.url, quick, func(c *arbiter.Config) { c.WebhookPrivate = true })
 	heir.admin = s.admin
 	heir.awaitReady()
-	if second := <-e.messages; second.id != first.id {
+	if second := e.next(); second.id != first.id {
 		t.Errorf("the message came as %s and as %s", first.id, second.id)
 	}
 	until(t, "the delivery is written down", func() bool { return heir.deliveries()[0].State == "delivered" })
@@ -178,7 +193,7 @@ func TestADeliverySurvivesAChangeOfLeader(t *testing.T) {
 	if err := heir.Redeliver(t.Context(), heir.admin, d.ID); err != nil {
 		t.Fatal(err)
 	}
-	if third := <-e.messages; third.id != first.id {
+	if third := e.next(); third.id != first.id {
 		t.Errorf("sent again it came as %s", third.id)
 	}
 }
