@@ -125,7 +125,8 @@ func leftovers(dir string) (left []string) {
 	return append(left, files...)
 }
 
-// The short selection of `gavel-drill run --all`: one of each kind of harm.
+// The short selection of `gavel-drill run --all`: one of each kind of harm. The
+// limits of times are for a machine that does nothing else; here they are tenfold.
 func TestNothingIsLost(t *testing.T) {
 	for _, name := range []string{
 		"a1-worker-killed", "a5-result-answer-lost", "a7-leader-killed", "a7-leader-frozen",
@@ -136,7 +137,9 @@ func TestNothingIsLost(t *testing.T) {
 			for _, f := range r.Figures {
 				t.Logf("%s: %.4g %s (at most %.4g)", f.Name, f.Value, f.Unit, f.Limit)
 			}
-			if r.Verdict != OK || r.Lost+r.Duplicated+r.Stale+r.Unordered+r.Undecided != 0 || r.Jobs == 0 || r.Histories == 0 || r.Calls < 3*r.Histories {
+			slow := r.Verdict == Failed && !slices.ContainsFunc(r.Why, func(why string) bool { return !strings.Contains(why, "are allowed") }) &&
+				!slices.ContainsFunc(r.Figures, func(f Figure) bool { return f.Limit > 0 && f.Value > 10*f.Limit })
+			if r.Verdict != OK && !slow || r.Lost+r.Duplicated+r.Stale+r.Unordered+r.Undecided != 0 || r.Jobs == 0 || r.Histories == 0 || r.Calls < 3*r.Histories {
 				raw, _ := json.MarshalIndent(r, "", " ")
 				t.Errorf("%s", raw)
 			}
