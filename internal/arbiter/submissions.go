@@ -148,7 +148,7 @@ func (a *Arbiter) memoryOf(ctx context.Context, state string, jobID *int64, toke
 	if state == gavelapi.StatePending {
 		now := l.a.clock.Now()
 		l.lookRound(now)
-		if e, ok := l.board.Explain(*jobID, now); ok {
+		if e, ok := l.board.Why(*jobID, now); ok {
 			return l.words(e.Cause, e.Reason), nil
 		}
 		return "it is being given to a worker", nil

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -31,46 +32,62 @@ type WorkerReason struct {
 
 const keptForAMoment = "kept for a moment for a preferred worker that was just here"
 
-// Explain says why a job waits; false when it does not.
+// Explain says why a job waits; false when it does not. It asks each worker.
 func (b *Board) Explain(id int64, now time.Time) (Explanation, bool) {
 	r := b.jobs[id]
 	if r == nil {
 		return Explanation{}, false
 	}
-	s := r.shape
-	e := Explanation{Lane: s.lane, Class: r.place.class}
 	c, free := census{refusals: map[string]int{}}, 0
+	var workers []WorkerReason
 	for _, w := range b.workers {
 		if !w.online {
 			continue
 		}
 		c.online++
-		why := b.never(s, w)
+		why := b.never(r.shape, w)
 		if why != "" {
 			c.refusals[why]++
 		} else {
 			c.able++
-			why = b.notNow(s, w)
+			why = b.notNow(r.shape, w)
 			if why == "" {
 				free++
 			}
 		}
-		e.Workers = append(e.Workers, WorkerReason{w.ID, w.Name, why})
+		workers = append(workers, WorkerReason{w.ID, w.Name, why})
 	}
-	slices.SortFunc(e.Workers, func(x, y WorkerReason) int {
+	slices.SortFunc(workers, func(x, y WorkerReason) int {
 		return cmp.Or(cmp.Compare(x.Name, y.Name), cmp.Compare(x.ID, y.ID))
 	})
-	e.Able, e.Position = c.able, b.position(r)
-	e.Cause, e.Reason = b.reason(s, c, func() int { return free })
-	if e.Cause != Queued {
-		return e, true
+	e := b.tell(r, c, func() int { return free }, now)
+	e.Workers = workers
+	return e, true
+}
+
+// Why is Explain without what each worker says: it asks their profiles, of
+// which there are few however many workers there are.
+func (b *Board) Why(id int64, now time.Time) (Explanation, bool) {
+	r := b.jobs[id]
+	if r == nil {
+		return Explanation{}, false
 	}
-	if since, kept := b.kept[id]; free > 0 && kept && now.Sub(since) < b.policy.Hold {
+	return b.tell(r, b.census(r.shape), func() int { return b.freeFor(r.shape) }, now), true
+}
+
+func (b *Board) tell(r *record, c census, freeFor func() int, now time.Time) Explanation {
+	free := sync.OnceValue(freeFor)
+	e := Explanation{Lane: r.shape.lane, Class: r.place.class, Able: c.able, Position: b.position(r)}
+	e.Cause, e.Reason = b.reason(r.shape, c, free)
+	if e.Cause != Queued {
+		return e
+	}
+	if since, kept := b.kept[r.place.id]; kept && now.Sub(since) < b.policy.Hold && free() > 0 {
 		e.Reason = keptForAMoment
 	} else {
 		e.Reason = fmt.Sprintf("position %d in the queue; %s", e.Position, e.Reason)
 	}
-	return e, true
+	return e
 }
 
 // never says what keeps a worker from a shape whatever it does just now.

@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -242,6 +243,10 @@ func (w *world) reasons() {
 		}
 		if !said || r.Cause != e.Cause || !same {
 			w.t.Fatalf("job %d is explained by %s: %q; its shape by %s: %q", id, e.Cause, e.Reason, r.Cause, r.Text)
+		}
+		e.Workers = nil
+		if why, ok := w.b.Why(id, w.now); !ok || !reflect.DeepEqual(why, e) {
+			w.t.Fatalf("job %d is explained by %+v, and in short by %+v", id, e, why)
 		}
 	}
 }

@@ -85,8 +85,8 @@ func (b *Board) reason(s *shape, c census, free func() int) (Cause, string) {
 	}
 }
 
-// census counts by profile; Explain counts by worker, and a property test holds
-// the two together.
+// census counts by profile, for Reasons and Why; Explain counts by worker, and a
+// property test holds the two together.
 func (b *Board) census(s *shape) census {
 	c := census{refusals: map[string]int{}}
 	for _, p := range b.profiles {
