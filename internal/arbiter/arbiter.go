@@ -77,10 +77,10 @@ type Arbiter struct {
 	log   *slog.Logger
 	clock clock.Clock
 
-	current atomic.Pointer[leadership] // nil while standing by
-	watch   *watchers
-	tokens  *tokenCache
-	tests   *testNames
+	current  atomic.Pointer[leadership] // nil while standing by
+	watch    *watchers
+	tokens   *tokenCache
+	packages *knownPackages
 	// probePackages are the digests of those that are known to be stored.
 	probePackages sync.Map
 	// stopping is closed when Run's context ends: readers that wait are then
@@ -124,7 +124,7 @@ func New(cfg Config) (*Arbiter, error) {
 	}
 	a := &Arbiter{
 		cfg: cfg, db: cfg.DB, q: cfg.DB.Q, log: cfg.Logger, clock: cfg.Clock,
-		watch: newWatchers(), tokens: newTokenCache(cfg.Clock), tests: newTestNames(), stopping: make(chan struct{}),
+		watch: newWatchers(), tokens: newTokenCache(cfg.Clock), packages: newKnownPackages(), stopping: make(chan struct{}),
 		match: (*dispatch.Board).Match, count: newCounters(),
 		hooks: webhook.New(cfg.WebhookPrivate, "gavel/"+buildinfo.Version),
 	}

@@ -12,48 +12,54 @@ import (
 	"github.com/gavel-oj/gavel/internal/report"
 )
 
-// maxKnownTests bounds the cache below, in packages.
-const maxKnownTests = 500
+// maxKnownPackages bounds the cache below.
+const maxKnownPackages = 500
 
-// testNames remembers the tests of packages by digest. A package never
-// changes, so an entry is never wrong; the oldest goes when there are too many.
-type testNames struct {
+// knownPackage is what handing in and reporting look at.
+type knownPackage struct {
+	tests []string         // in order
+	rules problem.Manifest // without its lists of tests, files and submissions, which may be long
+}
+
+// knownPackages remembers packages by digest. A package never changes, so an
+// entry is never wrong; the oldest goes when there are too many.
+type knownPackages struct {
 	mu    sync.Mutex
-	names map[string][]string
+	known map[string]*knownPackage
 	order []string
 }
 
-func newTestNames() *testNames { return &testNames{names: map[string][]string{}} }
+func newKnownPackages() *knownPackages { return &knownPackages{known: map[string]*knownPackage{}} }
 
-func (t *testNames) get(digest string) ([]string, bool) {
+func (t *knownPackages) get(digest string) *knownPackage {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	names, ok := t.names[digest]
-	return names, ok
+	return t.known[digest]
 }
 
-func (t *testNames) put(digest string, m *problem.Manifest) []string {
-	names := make([]string, len(m.Tests))
+func (t *knownPackages) put(digest string, m *problem.Manifest) *knownPackage {
+	k := &knownPackage{tests: make([]string, len(m.Tests)), rules: *m}
 	for i := range m.Tests {
-		names[i] = m.Tests[i].Name
+		k.tests[i] = m.Tests[i].Name
 	}
+	k.rules.Tests, k.rules.Files, k.rules.Submissions = nil, nil, nil
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if _, ok := t.names[digest]; ok {
-		return names
+	if _, ok := t.known[digest]; ok {
+		return k
 	}
-	if len(t.order) == maxKnownTests {
-		delete(t.names, t.order[0])
+	if len(t.order) == maxKnownPackages {
+		delete(t.known, t.order[0])
 		t.order = slices.Delete(t.order, 0, 1)
 	}
-	t.names[digest], t.order = names, append(t.order, digest)
-	return names
+	t.known[digest], t.order = k, append(t.order, digest)
+	return k
 }
 
-// testsOf lists a package's tests in order, from memory as a rule.
-func (a *Arbiter) testsOf(ctx context.Context, digest string) ([]string, error) {
-	if names, ok := a.tests.get(digest); ok {
-		return names, nil
+// knownPackage looks a stored package up, in memory as a rule.
+func (a *Arbiter) knownPackage(ctx context.Context, digest string) (*knownPackage, error) {
+	if k := a.packages.get(digest); k != nil {
+		return k, nil
 	}
 	raw, err := a.q.PackageManifest(ctx, a.db.Pool, digest)
 	if err != nil {
@@ -63,17 +69,17 @@ func (a *Arbiter) testsOf(ctx context.Context, digest string) ([]string, error) 
 	if err != nil {
 		return nil, err
 	}
-	return a.tests.put(digest, m), nil
+	return a.packages.put(digest, m), nil
 }
 
 // knownTests is the number of a package's tests, or -1 when it is not in
 // memory: progress is not worth a query.
 func (a *Arbiter) knownTests(digest string) int {
-	names, ok := a.tests.get(digest)
-	if !ok {
+	k := a.packages.get(digest)
+	if k == nil {
 		return -1
 	}
-	return len(names)
+	return len(k.tests)
 }
 
 // compare turns a report that contradicts its package into a fault of its
@@ -89,11 +95,11 @@ func (a *Arbiter) compare(ctx context.Context, p auth.Principal, h foundLease, r
 				return "", unavailable(err, "look up the package of a report")
 			}
 		}
-		tests, err := a.testsOf(ctx, digest)
+		known, err := a.knownPackage(ctx, digest)
 		if err != nil {
 			return "", unavailable(err, "compare a report with its package")
 		}
-		why = report.Compare(r, tests)
+		why = report.Compare(r, known.tests)
 	} else {
 		why = report.SelfContradiction(r)
 	}

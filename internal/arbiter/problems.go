@@ -27,13 +27,23 @@ func packageKey(digest string) (string, error) {
 
 func (a *Arbiter) problemRow(ctx context.Context, name string) (*storedb.ProblemByNameRow, error) {
 	row, err := a.q.ProblemByName(ctx, a.db.Pool, name)
+	return row, noProblem(err, name)
+}
+
+// publishedRow is problemRow without the manifest, which may be large.
+func (a *Arbiter) publishedRow(ctx context.Context, name string) (*storedb.PublishedProblemRow, error) {
+	row, err := a.q.PublishedProblem(ctx, a.db.Pool, name)
+	return row, noProblem(err, name)
+}
+
+func noProblem(err error, name string) error {
 	if store.IsNoRows(err) {
-		return nil, apperr.New(apperr.NotFound, "gavel problem list shows the published ones", "there is no problem%s", apperr.Named(name))
+		return apperr.New(apperr.NotFound, "gavel problem list shows the published ones", "there is no problem%s", apperr.Named(name))
 	}
 	if err != nil {
-		return nil, unavailable(err, "read a problem")
+		return unavailable(err, "read a problem")
 	}
-	return row, nil
+	return nil
 }
 
 // Problem implements httpapi.Service.

@@ -186,7 +186,7 @@ func TestACycleCostsSoManyStatements(t *testing.T) {
 
 // perSubmit is what handing in costs: a look at the problem, and one statement
 // that is its own transaction. The answer is put together from the two.
-var perSubmit = map[string]int{"ProblemByName": 1, "InsertSubmission": 1}
+var perSubmit = map[string]int{"PublishedProblem": 1, "InsertSubmission": 1}
 
 // There may be a hundred thousand jobs that wait, and a scan every two seconds:
 // it reads only those that memory does not know.

@@ -21,7 +21,7 @@ func (a *Arbiter) CreateSubmission(ctx context.Context, p auth.Principal, key st
 	if !ok {
 		return none, false, apperr.New(apperr.Unsupported, "gavel language list shows the known ones", "there is no language%s", apperr.Named(n.Language)).At("body.language")
 	}
-	row, err := a.problemRow(ctx, n.Problem)
+	row, err := a.publishedRow(ctx, n.Problem)
 	if e, ok := errors.AsType[*apperr.Error](err); ok && e.Code == apperr.NotFound {
 		if why, ok := errors.AsType[*apperr.Error](a.notPublished(ctx, n.Problem)); ok {
 			e = why
@@ -31,15 +31,15 @@ func (a *Arbiter) CreateSubmission(ctx context.Context, p auth.Principal, key st
 	if err != nil {
 		return none, false, err
 	}
-	manifest, err := readManifest(row.Manifest)
+	known, err := a.knownPackage(ctx, row.PackageDigest)
+	if err != nil {
+		return none, false, unavailable(err, "read the problem's package")
+	}
+	src, err := a.checkSource(n, lang, &known.rules)
 	if err != nil {
 		return none, false, err
 	}
-	src, err := a.checkSource(n, lang, manifest)
-	if err != nil {
-		return none, false, err
-	}
-	limits, err := language.Effective(manifest.Limits, lang)
+	limits, err := language.Effective(known.rules.Limits, lang)
 	if err != nil {
 		return none, false, apperr.Wrap(err, apperr.Internal, "import the package again", "the limits of problem %s do not fit this language", row.Name)
 	}

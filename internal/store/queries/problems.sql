@@ -20,6 +20,10 @@ values (@problem_id, @version, @package_digest, @published_by);
 select p.id, p.name, p.title, p.version, p.package_digest, p.published_at, k.manifest, k.size_bytes
   from problems p join packages k on k.digest = p.package_digest where p.name = @name;
 
+-- name: PublishedProblem :one
+-- API, for each submission.
+select id, name, package_digest from problems where name = @name;
+
 -- name: ListProblems :many
 -- API. Names come from the published ones and from those that may yet be; what
 -- the newest import of each is at stands beside it.

@@ -209,3 +209,21 @@ func (q *Queries) PublishProblem(ctx context.Context, db DBTX, arg *PublishProbl
 	)
 	return err
 }
+
+const publishedProblem = `-- name: PublishedProblem :one
+select id, name, package_digest from problems where name = $1
+`
+
+type PublishedProblemRow struct {
+	ID            int64
+	Name          string
+	PackageDigest string
+}
+
+// API, for each submission.
+func (q *Queries) PublishedProblem(ctx context.Context, db DBTX, name string) (*PublishedProblemRow, error) {
+	row := db.QueryRow(ctx, publishedProblem, name)
+	var i PublishedProblemRow
+	err := row.Scan(&i.ID, &i.Name, &i.PackageDigest)
+	return &i, err
+}
