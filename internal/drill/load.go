@@ -208,18 +208,80 @@ select g.id, -%d - n, 'judge', 'judge', '%s', 'leased', 1, 1, gen_random_uuid(),
 	}
 }
 
-// cycles counts full cycles: a submission over HTTP, a claim, a heartbeat and a
-// result with its rows, by workers that wait for work.
+// cycles counts full cycles of workers that wait for work, each a submission, a
+// claim, a heartbeat and a result with its rows, over HTTP: first beside the
+// sites that hand in, then of submissions that were stored beforehand.
 func (s *stand) cycles(workers int, during time.Duration) {
 	ctx, quit := context.WithCancel(s.ctx)
 	defer quit()
+	all := make([]*caller, workers)
+	for i := range all {
+		all[i] = s.caller(fmt.Sprintf("busy-%03d", i), "", 1)
+	}
 	handing, enough := context.WithCancel(ctx)
 	defer enough()
-	var all, sites sync.WaitGroup
 	var done, handed atomic.Int64
 	ahead := int64(2 * workers) // submissions that wait at most
-	for i := range workers {
-		c := s.caller(fmt.Sprintf("busy-%03d", i), "", 1)
+	sites := s.keepHandingIn(handing, &handed, func() bool { return handed.Load()-done.Load() <= ahead })
+	wait := s.work(ctx, all, &done)
+	s.wait(2 * time.Second) // everybody is at work
+	first, began := done.Load(), s.Clock.Now()
+	s.wait(during)
+	rate := float64(done.Load()-first) / s.Clock.Now().Sub(began).Seconds()
+	enough()
+	sites()
+	s.until(time.Minute, "what was handed in is judged", func() bool { return done.Load() == handed.Load() })
+	quit()
+	wait()
+	s.figure(fmt.Sprintf("full cycles over HTTP, %d workers", workers), rate, "per second", 0)
+
+	beforehand := handed.Load() + int64(20*workers)
+	handing, enough = context.WithCancel(s.ctx)
+	defer enough()
+	sites = s.keepHandingIn(handing, &handed, func() bool { return handed.Load() < beforehand })
+	s.until(5*time.Minute, "submissions are stored", func() bool { return handed.Load() >= beforehand })
+	enough()
+	sites()
+	ctx, quit = context.WithCancel(s.ctx)
+	defer quit()
+	first, began = done.Load(), s.Clock.Now()
+	wait = s.work(ctx, all, &done)
+	s.until(5*time.Minute, "what was stored is judged", func() bool { return done.Load() == handed.Load() })
+	rate = float64(done.Load()-first) / s.Clock.Now().Sub(began).Seconds()
+	quit()
+	wait()
+	s.figure(fmt.Sprintf("the same of %d that were stored beforehand", done.Load()-first), rate, "per second", 0)
+	s.did("%d full cycles", done.Load())
+}
+
+// keepHandingIn has sites hand in while there is room, until ctx ends; wait waits for
+// the last of them.
+func (s *stand) keepHandingIn(ctx context.Context, handed *atomic.Int64, room func() bool) (wait func()) {
+	var sites sync.WaitGroup
+	for range 16 {
+		sites.Go(func() {
+			for ctx.Err() == nil {
+				if !room() {
+					s.wait(time.Millisecond)
+					continue
+				}
+				sub, err := s.api.SubmissionCreate(s.ctx, gavelapi.NewSubmission{Problem: "p", Language: language, Source: "by hand"}, "")
+				if err != nil {
+					s.Errorf("submit: %v", err)
+					return
+				}
+				s.owe(sub.ID, nil)
+				handed.Add(1)
+			}
+		})
+	}
+	return sites.Wait
+}
+
+// work has workers carry out what they are given until ctx ends.
+func (s *stand) work(ctx context.Context, workers []*caller, done *atomic.Int64) (wait func()) {
+	var all sync.WaitGroup
+	for _, c := range workers {
 		all.Go(func() {
 			for ctx.Err() == nil {
 				leases, err := c.ask(uuid.NewString(), 500*time.Millisecond)
@@ -235,34 +297,7 @@ func (s *stand) cycles(workers int, during time.Duration) {
 			}
 		})
 	}
-	for range 16 {
-		sites.Go(func() {
-			for handing.Err() == nil {
-				if handed.Load()-done.Load() > ahead {
-					s.wait(time.Millisecond)
-					continue
-				}
-				sub, err := s.api.SubmissionCreate(s.ctx, gavelapi.NewSubmission{Problem: "p", Language: language, Source: "by hand"}, "")
-				if err != nil {
-					s.Errorf("submit: %v", err)
-					return
-				}
-				s.owe(sub.ID, nil)
-				handed.Add(1)
-			}
-		})
-	}
-	s.wait(2 * time.Second) // everybody is at work
-	first, began := done.Load(), s.Clock.Now()
-	s.wait(during)
-	rate := float64(done.Load()-first) / s.Clock.Now().Sub(began).Seconds()
-	enough()
-	sites.Wait()
-	s.until(time.Minute, "what was handed in is judged", func() bool { return done.Load() == handed.Load() })
-	quit()
-	all.Wait()
-	s.figure(fmt.Sprintf("full cycles over HTTP, %d workers", workers), rate, "per second", 0)
-	s.did("%d full cycles", done.Load())
+	return all.Wait
 }
 
 // residentMemory is what it holds now, in bytes.
