@@ -36,7 +36,7 @@ type LanguageOffer struct {
 // arbiter that has just started knows it at once.
 type Capabilities struct {
 	Languages   []LanguageOffer `json:"languages"`
-	Features    []string        `json:"features,omitempty" doc:"e.g. interactive; run: leases of kind run; prepare: leases of kind prepare"`
+	Features    []string        `json:"features,omitempty" doc:"run: leases of kind run; prepare: leases of kind prepare; interactive: packages whose output validator talks with the submission"`
 	MemoryBytes int64           `json:"memory_bytes" doc:"budget for the sum of limits in flight"`
 	Cores       int             `json:"cores"`
 	Arch        string          `json:"arch" doc:"e.g. amd64"`
@@ -46,6 +46,10 @@ type Capabilities struct {
 	Sandbox     string          `json:"sandbox" doc:"cgroup layout: v1, v2 or hybrid; none when usage is only polled"`
 	Weaker      []string        `json:"weaker,omitempty" doc:"protections this machine cannot give"`
 }
+
+// FeatureInteractive is what a worker declares that can run a submission
+// together with an interactor.
+const FeatureInteractive = "interactive"
 
 // ClaimRequest asks for work (POST /v1/worker/claim). Repeating a RequestID
 // returns the same leases and grants no more.

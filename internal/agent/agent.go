@@ -128,7 +128,7 @@ func (a *Agent) compileWall(id string) time.Duration {
 
 func (a *Agent) capabilities() gavelapi.Capabilities {
 	return gavelapi.Capabilities{
-		Languages: a.offers.Now(), Features: []string{gavelapi.FeatureRun, gavelapi.FeaturePrepare}, MemoryBytes: a.settings.MemoryBytes, Cores: runtime.GOMAXPROCS(0), Arch: runtime.GOARCH,
+		Languages: a.offers.Now(), Features: []string{gavelapi.FeatureRun, gavelapi.FeaturePrepare, gavelapi.FeatureInteractive}, MemoryBytes: a.settings.MemoryBytes, Cores: runtime.GOMAXPROCS(0), Arch: runtime.GOARCH,
 		Build: buildinfo.Version, Kernel: a.info.Kernel, MemoryMeter: a.info.MemoryMeter, Sandbox: a.info.Layout, Weaker: a.info.Weaker,
 	}
 }

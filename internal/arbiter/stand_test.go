@@ -209,6 +209,7 @@ type fake struct {
 	previous  string
 	languages []string
 	features  []string
+	memory    int64
 	slots     int
 }
 
@@ -234,7 +235,7 @@ func (f *fake) request(id string, wait time.Duration) gavelapi.ClaimRequest {
 		RequestID: id, Session: f.session, PreviousSession: f.previous,
 		Slots: f.slots, TotalSlots: f.slots, WaitMS: wait.Milliseconds(),
 	}
-	req.Capabilities.Features = f.features
+	req.Capabilities.Features, req.Capabilities.MemoryBytes = f.features, f.memory
 	for _, l := range f.languages {
 		req.Capabilities.Languages = append(req.Capabilities.Languages, gavelapi.LanguageOffer{ID: l, Version: "1"})
 	}

@@ -71,7 +71,7 @@ func (a *Arbiter) CreateSubmission(ctx context.Context, p auth.Principal, key st
 		l.enqueue(dispatch.Job{
 			ID: done.JobID, Lane: dispatch.Judge, Class: int(priority), Submitter: n.User, Language: lang.ID,
 			Problem: row.ID, Package: row.PackageDigest,
-			Needs: dispatch.Needs{MemoryBytes: limits.MemoryBytes, Tight: limits.CPU > 0 && limits.CPU <= tightLimit},
+			Needs: dispatch.Needs{Features: done.Features, MemoryBytes: done.MemoryBytes, Tight: limits.CPU > 0 && limits.CPU <= tightLimit},
 		})
 		l.mu.Unlock()
 		l.poke()

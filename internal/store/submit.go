@@ -34,6 +34,9 @@ type Submitted struct {
 	JobID        int64
 	CreatedAt    time.Time
 	Replayed     bool
+	// What the job asks of a worker, with what its package does.
+	Features    []string
+	MemoryBytes int64
 }
 
 // Submit stores a submission with its source, first judging and job, all or
@@ -53,7 +56,10 @@ func (db *DB) Submit(ctx context.Context, n NewSubmission) (out Submitted, err e
 		if err != nil {
 			return fmt.Errorf("insert submission: %w", err)
 		}
-		out = Submitted{SubmissionID: stored.SubmissionID, JudgingID: stored.JudgingID, JobID: stored.JobID, CreatedAt: stored.CreatedAt}
+		out = Submitted{
+			SubmissionID: stored.SubmissionID, JudgingID: stored.JudgingID, JobID: stored.JobID, CreatedAt: stored.CreatedAt,
+			Features: stored.Features, MemoryBytes: stored.MemoryBytes,
+		}
 		return nil
 	}
 	if n.MaxWaiting <= 0 || row.Submitter == "" {

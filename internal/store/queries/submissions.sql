@@ -32,7 +32,8 @@ insert into jobs (judging_id, submission_id, kind, lane, language, submitter, pr
 select f.judging_id, f.submission_id, 'judge', @lane::text, @language::text, @submitter::text, sqlc.arg(priority)::smallint,
        sqlc.arg(problem_id)::bigint, sqlc.arg(package_digest)::text, sqlc.arg(memory_bytes)::bigint, sqlc.arg(cpu_us)::bigint
   from fresh f
-returning id as job_id, coalesce(submission_id, 0)::bigint as submission_id, coalesce(judging_id, 0)::bigint as judging_id, created_at;
+returning id as job_id, coalesce(submission_id, 0)::bigint as submission_id, coalesce(judging_id, 0)::bigint as judging_id, created_at,
+          features, memory_bytes; -- with what the package asks for
 
 -- name: SourceOfSubmission :one
 -- API.

@@ -187,10 +187,12 @@ type LeaseSetting struct {
 }
 
 type Package struct {
-	Digest    string
-	Manifest  json.RawMessage
-	SizeBytes int64
-	CreatedAt time.Time
+	Digest      string
+	Manifest    json.RawMessage
+	SizeBytes   int64
+	CreatedAt   time.Time
+	Features    []string
+	BesideBytes int64
 }
 
 type PackageLanguage struct {

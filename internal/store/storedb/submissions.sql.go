@@ -156,7 +156,8 @@ insert into jobs (judging_id, submission_id, kind, lane, language, submitter, pr
 select f.judging_id, f.submission_id, 'judge', $1::text, $2::text, $3::text, $4::smallint,
        $5::bigint, $6::text, $7::bigint, $8::bigint
   from fresh f
-returning id as job_id, coalesce(submission_id, 0)::bigint as submission_id, coalesce(judging_id, 0)::bigint as judging_id, created_at
+returning id as job_id, coalesce(submission_id, 0)::bigint as submission_id, coalesce(judging_id, 0)::bigint as judging_id, created_at,
+          features, memory_bytes
 `
 
 type InsertSubmissionParams struct {
@@ -187,6 +188,8 @@ type InsertSubmissionRow struct {
 	SubmissionID int64
 	JudgingID    int64
 	CreatedAt    time.Time
+	Features     []string
+	MemoryBytes  int64
 }
 
 // API: a submission with its source, first judging and job, in one statement;
@@ -222,6 +225,8 @@ func (q *Queries) InsertSubmission(ctx context.Context, db DBTX, arg *InsertSubm
 		&i.SubmissionID,
 		&i.JudgingID,
 		&i.CreatedAt,
+		&i.Features,
+		&i.MemoryBytes,
 	)
 	return &i, err
 }
@@ -339,6 +344,7 @@ func (q *Queries) OpenJobOfSubmission(ctx context.Context, db DBTX, submissionID
 }
 
 const sourceOfSubmission = `-- name: SourceOfSubmission :one
+
 select s.language, s.source_name, c.source, c.file_names, c.file_contents
   from submissions s join submission_sources c on c.submission_id = s.id
  where s.id = $1
@@ -352,6 +358,7 @@ type SourceOfSubmissionRow struct {
 	FileContents [][]byte
 }
 
+// with what the package asks for
 // API.
 func (q *Queries) SourceOfSubmission(ctx context.Context, db DBTX, id int64) (*SourceOfSubmissionRow, error) {
 	row := db.QueryRow(ctx, sourceOfSubmission, id)
