@@ -59,7 +59,7 @@ const (
 
 // Finding is one thing that was looked at.
 type Finding struct {
-	Step    string `json:"step" doc:"build, answers, empty output, inputs or submission"`
+	Step    string `json:"step" doc:"build, answers, outputs, empty output, inputs, invalid inputs or submission"`
 	What    string `json:"what" doc:"path in the package, or name of a test"`
 	Outcome string `json:"outcome" doc:"ok or failed; in a report also waiting, skipped or fault"`
 	Detail  string `json:"detail,omitempty"`
@@ -76,6 +76,7 @@ type ReportRow struct {
 const (
 	StepChecker    = "checker"
 	StepValidator  = "validator"
+	StepRefusal    = "refusal"
 	StepSubmission = "submission"
 )
 
@@ -83,7 +84,7 @@ const (
 // Package and language are where every lease has them; so are the limits, of a
 // submission.
 type LeasePrepare struct {
-	Step string `json:"step" enum:"checker,validator,submission" doc:"build the checker and check the answers; build an input validator and check the inputs; judge a submission of the package"`
+	Step string `json:"step" enum:"checker,validator,refusal,submission" doc:"build the checker and check the answers; build an input validator and check the inputs; build all input validators and check that each invalid input is refused; judge a submission of the package"`
 	Path string `json:"path,omitempty" doc:"of the program, in the package"`
 }
 

@@ -1,6 +1,7 @@
 package arbiter
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -34,6 +35,9 @@ func (a *Arbiter) prepareSteps(m *problem.Manifest, verify string) ([]store.Prep
 	for _, v := range m.InputValidators {
 		steps = append(steps, store.PrepareStep{Kind: gavelapi.StepValidator, Path: v.Path, Language: programLanguage(v.Language)})
 	}
+	if m.HasTrial(problem.TrialInvalidInput) {
+		steps = append(steps, refusalStep(m))
+	}
 	if verify != gavelapi.VerifyAll {
 		return steps, nil
 	}
@@ -55,6 +59,17 @@ func (a *Arbiter) prepareSteps(m *problem.Manifest, verify string) ([]store.Prep
 		})
 	}
 	return steps, nil
+}
+
+// refusalStep tries all input validators at once. A step can ask for one
+// language: of a worker that lacks another one, the job comes back as a fault of
+// its toolchain and goes elsewhere.
+func refusalStep(m *problem.Manifest) store.PrepareStep {
+	s := store.PrepareStep{Kind: gavelapi.StepRefusal, Path: "data/" + problem.TrialInvalidInput}
+	for _, v := range m.InputValidators {
+		s.Language = cmp.Or(s.Language, programLanguage(v.Language))
+	}
+	return s
 }
 
 // programLanguage is what a worker must offer to build a program of a package.

@@ -166,6 +166,33 @@ func TestAPackageIsPublishedWhenItsStepsAreDone(t *testing.T) {
 	}
 }
 
+func TestInputsThatAreNotValidAreAStepOfTheirOwn(t *testing.T) {
+	s := newStand(t, quick)
+	files := packageOf("Echo", 1, tree{"data/invalid_input/1.in": "x\n"})
+	s.imports("echo", files)
+	w := s.preparer("w", 1)
+	w.step("checker", found("ok", ""))
+	w.step("validator", found("ok", ""))
+	if rep := s.preparation("echo", 0); len(rep.Rows) != 4 || rep.Rows[2].Step != "refusal" || rep.Rows[2].What != "data/invalid_input" || rep.Rows[2].Outcome != "waiting" {
+		t.Errorf("%s", asJSON(rep))
+	}
+	if l := w.step("refusal", found("failed", "nobody refuses it")); l.Language != "cpp20" {
+		t.Errorf("%s", asJSON(l))
+	}
+	if n := s.problem("echo"); n.Version != 0 || n.Preparation.State != "failed" {
+		t.Errorf("%s", asJSON(n))
+	}
+	files["data/invalid_input/1.in"] = "y\n"
+	s.imports("echo", files)
+	for _, step := range []string{"checker", "validator", "refusal"} {
+		w.step(step, found("ok", ""))
+	}
+	w.step("submission", got("AC", ""))
+	if n := s.problem("echo"); n.Version != 1 {
+		t.Errorf("%s", asJSON(n))
+	}
+}
+
 func TestTheLiveVersionStaysWhileAndAfterAnotherIsRefused(t *testing.T) {
 	s := newStand(t, quick)
 	before := s.problem("p")

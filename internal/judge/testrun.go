@@ -50,7 +50,11 @@ func (a *attempt) test(ctx context.Context, i int, out *Test) error {
 
 	from = a.e.clock.Now()
 	defer func() { a.checkTime = a.e.clock.Now().Sub(from) }()
-	answer, err := a.check(ctx, i, t, r.output)
+	var tokens *checker.Tokens
+	if a.custom == nil {
+		tokens = a.tokens[i]
+	}
+	answer, err := a.check(ctx, tokens, t, r.output)
 	if err != nil {
 		return err
 	}
@@ -200,8 +204,9 @@ func (v *evaluation) checkerArgs(t *problem.Test) []string {
 	return v.task.Package.Manifest.Checker.Args
 }
 
-// check asks the comparator or the package's program about a whole output.
-func (a *attempt) check(ctx context.Context, i int, t *problem.Test, output *os.File) (checker.Result, error) {
+// check asks the comparator, or the package's program when it has one, about a
+// whole output.
+func (a *attempt) check(ctx context.Context, tokens *checker.Tokens, t *problem.Test, output *os.File) (checker.Result, error) {
 	pkg := a.task.Package
 	in, err := reopen(output)
 	if err != nil {
@@ -215,7 +220,7 @@ func (a *attempt) check(ctx context.Context, i int, t *problem.Test, output *os.
 			return checker.Result{}, packageFault(err, t.Answer)
 		}
 		defer func() { _ = answer.Close() }()
-		result, err := a.tokens[i].Compare(ctx, answer, in)
+		result, err := tokens.Compare(ctx, answer, in)
 		return result, asFault(ctx, err, "compare")
 	}
 

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -21,6 +23,7 @@ type VerifyStep string
 const (
 	VerifyChecker    VerifyStep = "checker"    // build it, and have it judge the answers
 	VerifyValidator  VerifyStep = "validator"  // build an input validator, and have it look at the inputs
+	VerifyRefusal    VerifyStep = "refusal"    // build all input validators, and have them refuse the inputs that are not valid
 	VerifySubmission VerifyStep = "submission" // judge a submission that the package declares
 )
 
@@ -45,7 +48,7 @@ type VerifyReport struct {
 
 // Finding is one thing that was looked at.
 type Finding struct {
-	Step   string // build, answers, empty output, inputs or submission
+	Step   string // build, answers, outputs, empty output, inputs, invalid inputs or submission
 	What   string // path in the package, or name of a test
 	Failed bool
 	Detail string // valid UTF-8
@@ -84,10 +87,17 @@ func (e *Engine) Verify(ctx context.Context, task VerifyTask, progress func(Prog
 		return nil, err
 	}
 	defer done()
-	look := v.lookAtAnswers
-	if task.Step == VerifyValidator {
+	var look func(context.Context, *VerifyReport) error
+	switch task.Step {
+	case VerifyChecker:
+		look = v.lookAtAnswers
+	case VerifyValidator:
 		look = func(ctx context.Context, r *VerifyReport) error { return v.lookAtInputs(ctx, task.Path, r) }
-	} else if task.Step != VerifyChecker {
+	case VerifyRefusal:
+		look = v.lookAtRefusals
+	case VerifySubmission: // above
+	}
+	if look == nil {
 		return nil, faultf(BlameHost, nil, "this worker does not know the step %q", task.Step)
 	}
 	rep := &VerifyReport{}
@@ -139,18 +149,21 @@ func (v *evaluation) lookAtAnswers(ctx context.Context, r *VerifyReport) error {
 		return nil // its answers are no outputs, and it judges nobody who does not talk
 	}
 
-	err = v.eachTest(ctx, r, "answers", "each is accepted as an output", func(ctx context.Context, i int, t *problem.Test) (string, error) {
+	err = v.eachTest(ctx, r, "answers", "each is accepted as an output", func(ctx context.Context, _ int, t *problem.Test) (string, error) {
 		answer, err := os.Open(v.task.Package.Path(t.Answer))
 		if err != nil {
 			return "", packageFault(err, t.Answer)
 		}
 		defer func() { _ = answer.Close() }()
-		result, err := v.ask(ctx, i, t, answer)
+		result, err := v.ask(ctx, t, answer)
 		if err != nil || result.Accepted {
 			return "", err
 		}
 		return withMessage("its own answer is not accepted as an output", result.Message), nil
 	})
+	if err == nil {
+		err = v.lookAtOutputs(ctx, r)
+	}
 	if err != nil || m.Checker.Kind != problem.CheckerProgram {
 		return err
 	}
@@ -164,96 +177,142 @@ func (v *evaluation) lookAtAnswers(ctx context.Context, r *VerifyReport) error {
 			return "", asFault(ctx, err, "make an empty file")
 		}
 		defer func() { _ = empty.Close() }()
-		_, err = v.ask(ctx, i, t, empty)
+		_, err = v.ask(ctx, t, empty)
 		return "", err
 	})
 }
 
 // ask has an output judged, as that of a submission would be.
-func (v *evaluation) ask(ctx context.Context, i int, t *problem.Test, output *os.File) (checker.Result, error) {
+func (v *evaluation) ask(ctx context.Context, t *problem.Test, output *os.File) (checker.Result, error) {
 	a := attempt{evaluation: v, core: v.core}
-	return a.check(ctx, i, t, output)
+	if v.custom != nil {
+		return a.check(ctx, nil, t, output)
+	}
+	options := v.task.Package.Manifest.Checker.Tokens
+	if t.Tokens != nil {
+		options = *t.Tokens
+	}
+	tokens, err := checker.NewTokens(options)
+	if err != nil {
+		return checker.Result{}, faultf(BlamePackage, err, "checker's options of test %s", t.Name)
+	}
+	return a.check(ctx, tokens, t, output)
 }
 
 // lookAtInputs has an input validator built and asked about each input.
 func (v *evaluation) lookAtInputs(ctx context.Context, path string, r *VerifyReport) error {
-	pkg := v.task.Package
-	v.progress(Progress{Phase: PhaseCompiling, TestsTotal: len(pkg.Manifest.Tests)})
-	program := packaged{what: "input validator", path: path}
-	for _, p := range pkg.Manifest.InputValidators {
-		if p.Path == path {
-			program.language = p.Language
-		}
-	}
-	if program.language == "" {
+	m := &v.task.Package.Manifest
+	v.progress(Progress{Phase: PhaseCompiling, TestsTotal: len(m.Tests)})
+	n := slices.IndexFunc(m.InputValidators, func(p problem.Program) bool { return p.Path == path })
+	if n < 0 {
 		return faultf(BlameHost, nil, "the package has no input validator %q", path)
 	}
-	dir := filepath.Join(v.dir, "validator")
+	built, err := v.buildValidator(ctx, n, r)
+	if built == nil || err != nil {
+		return err
+	}
+	refused := func(ctx context.Context, _ int, t *problem.Test) (string, error) {
+		result, err := v.validate(ctx, built, t)
+		if err != nil || result.Accepted {
+			return "", err
+		}
+		return "by " + path + ": " + result.Message, nil
+	}
+	if err := v.eachTest(ctx, r, "inputs", "each is valid by "+path, refused); err != nil {
+		return err
+	}
+	outputs := v.trials(problem.TrialInvalidOutput, problem.TrialValidOutput)
+	if len(outputs) == 0 {
+		return nil
+	}
+	return v.each(ctx, r, look{"inputs", "inputs of outputs to try", "each is valid by " + path}, outputs, refused)
+}
+
+// buildValidator builds the n-th input validator; nil when it cannot be, which
+// is then a finding.
+func (v *evaluation) buildValidator(ctx context.Context, n int, r *VerifyReport) (*builtChecker, error) {
+	p := v.task.Package.Manifest.InputValidators[n]
+	dir := filepath.Join(v.dir, "validator"+strconv.Itoa(n))
 	if err := makeDir(dir); err != nil {
-		return asFault(ctx, err, "make directory for validator")
+		return nil, asFault(ctx, err, "make directory for validator")
 	}
 	from := v.e.clock.Now()
-	build := Finding{Step: "build", What: path}
-	built, err := v.e.buildPackaged(ctx, v.core.compile, pkg, program, dir)
+	build := Finding{Step: "build", What: p.Path}
+	built, err := v.e.buildPackaged(ctx, v.core.compile, v.task.Package, packaged{what: "input validator", path: p.Path, language: p.Language}, dir)
 	if why, ok := ofPackage(err); ok {
 		build.Failed, build.Detail = true, why
 		v.add(r, from, build)
-		return nil
+		return nil, nil //nolint:nilnil // as promised
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
 	build.Detail = built.toolchain
 	v.add(r, from, build)
-	return v.eachTest(ctx, r, "inputs", "each is valid by "+path, func(ctx context.Context, _ int, t *problem.Test) (string, error) {
-		input, err := os.Open(pkg.Path(t.Input))
-		if err != nil {
-			return "", packageFault(err, t.Input)
-		}
-		defer func() { _ = input.Close() }()
-		result, err := built.program.Validate(ctx, v.core.check, input, t.InputArgs)
-		if err != nil {
-			return "", asFault(ctx, err, "run input validator")
-		}
-		if result.Accepted {
-			return "", nil
-		}
-		return "by " + path + ": " + result.Message, nil
-	})
+	return built, nil
 }
 
-// eachTest asks about every test. Those that something is wrong with are named
-// one by one; when nothing is, one finding says how many there are.
+// validate asks an input validator about a test's input.
+func (v *evaluation) validate(ctx context.Context, validator *builtChecker, t *problem.Test) (checker.Result, error) {
+	input, err := os.Open(v.task.Package.Path(t.Input))
+	if err != nil {
+		return checker.Result{}, packageFault(err, t.Input)
+	}
+	defer func() { _ = input.Close() }()
+	result, err := validator.program.Validate(ctx, v.core.check, input, t.InputArgs)
+	return result, asFault(ctx, err, "run input validator")
+}
+
+// look is what each says of the things that it goes through.
+type look struct {
+	step   string
+	things string // how many of what
+	fine   string // when nothing is wrong
+}
+
+// eachTest asks about every test.
 func (v *evaluation) eachTest(ctx context.Context, r *VerifyReport, step, fine string,
 	ask func(ctx context.Context, i int, t *problem.Test) (wrong string, err error),
 ) error {
-	began := v.e.clock.Now()
-	tests := v.task.Package.Manifest.Tests
-	failed := 0
+	tests := make([]*problem.Test, len(v.task.Package.Manifest.Tests))
 	for i := range tests {
+		tests[i] = &v.task.Package.Manifest.Tests[i]
+	}
+	return v.each(ctx, r, look{step, "tests", fine}, tests, ask)
+}
+
+// each asks about each of some tests. Those that something is wrong with are
+// named one by one; when nothing is, one finding says how many there are.
+func (v *evaluation) each(ctx context.Context, r *VerifyReport, l look, tests []*problem.Test,
+	ask func(ctx context.Context, i int, t *problem.Test) (wrong string, err error),
+) error {
+	began := v.e.clock.Now()
+	failed := 0
+	for i, t := range tests {
 		v.progress(Progress{Phase: PhaseRunning, TestsDone: i, TestsTotal: len(tests)})
 		from := v.e.clock.Now()
-		wrong, err := ask(ctx, i, &tests[i])
+		wrong, err := ask(ctx, i, t)
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
 		if why, ok := ofPackage(err); ok {
 			wrong = why
 		} else if err != nil {
-			return onTest(err, tests[i].Name)
+			return onTest(err, t.Name)
 		}
 		if wrong == "" {
 			continue
 		}
 		if failed++; failed <= maxFailedTests {
-			v.add(r, from, Finding{Step: step, What: tests[i].Name, Failed: true, Detail: wrong})
+			v.add(r, from, Finding{Step: l.step, What: t.Name, Failed: true, Detail: wrong})
 		}
 	}
+	all := fmt.Sprintf("%d %s", len(tests), l.things)
 	switch {
 	case failed > maxFailedTests:
-		v.add(r, began, Finding{Step: step, What: fmt.Sprintf("%d tests", len(tests)), Failed: true, Detail: fmt.Sprintf("and %d more", failed-maxFailedTests)})
+		v.add(r, began, Finding{Step: l.step, What: all, Failed: true, Detail: fmt.Sprintf("and %d more", failed-maxFailedTests)})
 	case failed == 0:
-		v.add(r, began, Finding{Step: step, What: fmt.Sprintf("%d tests", len(tests)), Detail: fine})
+		v.add(r, began, Finding{Step: l.step, What: all, Detail: l.fine})
 	}
 	return nil
 }

@@ -137,6 +137,92 @@ func TestVerifySaysWhatIsWrongWithAPackage(t *testing.T) {
 	}
 }
 
+// trialsOfEven are trials of the programs of evenPackage, with one of each kind.
+func trialsOfEven(pkg *problem.Package) {
+	trial := func(kind, name string) problem.Trial {
+		base := "data/" + kind + "/" + name
+		t := problem.Trial{Test: problem.Test{Name: kind + "/" + name, Input: base + ".in"}, Kind: kind}
+		if kind != problem.TrialInvalidInput {
+			t.Answer, t.Output = base+".ans", base+".out"
+		}
+		return t
+	}
+	pkg.Manifest.Trials = []problem.Trial{
+		trial(problem.TrialInvalidInput, "odd"), trial(problem.TrialInvalidInput, "digit"),
+		trial(problem.TrialInvalidOutput, "1"), trial(problem.TrialValidOutput, "1"),
+	}
+}
+
+var evenTrials = files{
+	// Each is refused by one validator only: Python takes any script's digits.
+	"data/invalid_input/odd.in": "7\n", "data/invalid_input/digit.in": "٤\n",
+	"data/invalid_output/1.in": "6\n", "data/invalid_output/1.ans": "3\n", "data/invalid_output/1.out": "4\n",
+	"data/valid_output/1.in": "6\n", "data/valid_output/1.ans": "3\n", "data/valid_output/1.out": "03\n",
+}
+
+func TestVerifyTriesThePackagesProgramsWithWhatIsWrong(t *testing.T) {
+	e := newEngine(t, realProvider(t), 1)
+	checker, refusal := judge.VerifyTask{Step: judge.VerifyChecker}, judge.VerifyTask{Step: judge.VerifyRefusal, Path: "data/invalid_input"}
+	even := judge.VerifyTask{Step: judge.VerifyValidator, Path: "validators/even.py"}
+	built := [4]string{"build", "checker", "ok", ""}
+	answers, right := [4]string{"answers", "2 tests", "ok", ""}, [4]string{"outputs", "1 outputs that are right", "ok", "accepted"}
+	wrong, empty := [4]string{"outputs", "1 outputs that are wrong", "ok", "refused"}, [4]string{"empty output", "2 tests", "ok", ""}
+	inputs := [4]string{"inputs", "2 tests", "ok", ""}
+	builtEven, builtFlat := [4]string{"build", "validators/even.py", "ok", ""}, [4]string{"build", "validators/flat.cpp", "ok", ""}
+	for name, c := range map[string]struct {
+		changed files
+		change  func(*problem.Manifest)
+		task    judge.VerifyTask
+		want    [][4]string
+	}{
+		"outputs as they are said to be":  {nil, nil, checker, [][4]string{built, answers, right, wrong, empty}},
+		"inputs that are refused":         {nil, nil, refusal, [][4]string{builtEven, builtFlat, {"invalid inputs", "2 inputs that are not valid", "ok", "refused"}}},
+		"inputs of outputs that are fine": {nil, nil, even, [][4]string{builtEven, inputs, {"inputs", "2 inputs of outputs to try", "ok", "even.py"}}},
+		"a checker that accepts what is wrong": {files{"data/invalid_output/1.out": "3\n"}, nil, checker, [][4]string{
+			built, answers, right, {"outputs", "invalid_output/1", "failed", "it is wrong, and is accepted"}, empty,
+		}},
+		"a checker that refuses what is right": {files{"data/valid_output/1.out": "4\n"}, nil, checker, [][4]string{
+			built, answers, {"outputs", "valid_output/1", "failed", "it is right, and is not accepted: not half of 6"}, wrong, empty,
+		}},
+		"the comparator, with flags of its own for one": {
+			nil,
+			func(m *problem.Manifest) {
+				m.Checker = problem.Checker{Kind: problem.CheckerTokens}
+				m.Trials[3].Tokens = &problem.TokenOptions{FloatAbsolute: "0.1"} // 03 is 3 as a number only
+				m.Trials = append(m.Trials, m.Trials[3])
+				m.Trials[4].Name, m.Trials[4].Tokens = "valid_output/2", nil
+			},
+			checker,
+			[][4]string{
+				{"build", "default output validator", "ok", ""},
+				answers,
+				{"outputs", "valid_output/2", "failed", "it is right, and is not accepted: "},
+				wrong,
+			},
+		},
+		"an input that nobody refuses": {files{"data/invalid_input/odd.in": "8\n"}, nil, refusal, [][4]string{
+			builtEven, builtFlat, {"invalid inputs", "invalid_input/odd", "failed", "it is not valid, and no input validator refuses it"},
+		}},
+		"an output whose input is not valid": {files{"data/valid_output/1.in": "7\n"}, nil, even, [][4]string{
+			builtEven, inputs, {"inputs", "valid_output/1", "failed", "by validators/even.py: "},
+		}},
+		"a validator that cannot be built": {files{"validators/flat.cpp": "int main() { retrn 42; }\n"}, nil, refusal, [][4]string{
+			builtEven, {"build", "validators/flat.cpp", "failed", "input validator does not compile: "},
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			changed := maps.Clone(evenTrials)
+			maps.Copy(changed, c.changed)
+			c.task.Package = evenPackage(t, changed)
+			trialsOfEven(c.task.Package)
+			if c.change != nil {
+				c.change(&c.task.Package.Manifest)
+			}
+			wantFindings(t, verify(t, e, c.task), c.want...)
+		})
+	}
+}
+
 func TestVerifyBlamesTheMachineForWhatIsItsOwn(t *testing.T) {
 	e := newEngine(t, realProvider(t), 1)
 	pkg := evenPackage(t, nil)

@@ -7,7 +7,10 @@
 // first and then the listed files under their paths.
 package problem
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // ManifestName is the manifest's file name in a stored package.
 const ManifestName = "manifest.json"
@@ -27,9 +30,12 @@ type Manifest struct {
 	// published; they take no part in judging.
 	InputValidators []Program `json:"input_validators,omitempty"`
 	Tests           []Test    `json:"tests"` // in judging order
-	Submissions     []Example `json:"submissions,omitempty"`
-	Files           []File    `json:"files"` // sorted by path, every file of the package
-	Warnings        []string  `json:"warnings,omitempty"`
+	// Trials try the package's own programs before it is published; they take no
+	// part in judging.
+	Trials      []Trial   `json:"trials,omitempty"`
+	Submissions []Example `json:"submissions,omitempty"`
+	Files       []File    `json:"files"` // sorted by path, every file of the package
+	Warnings    []string  `json:"warnings,omitempty"`
 }
 
 // Limits are the package's own, before any language rule.
@@ -104,6 +110,27 @@ type Test struct {
 	CheckerArgs []string `json:"checker_args,omitempty"`
 	// Tokens replaces Checker.Tokens when not nil.
 	Tokens *TokenOptions `json:"tokens,omitempty"`
+}
+
+// Kinds of Trial.
+const (
+	TrialInvalidInput  = "invalid_input"  // an input that some input validator must refuse; it has no answer
+	TrialInvalidOutput = "invalid_output" // an output that the checker must refuse
+	TrialValidOutput   = "valid_output"   // an output that the checker must accept
+)
+
+// Trial is an input, or an output for one, of which is known what the package's
+// programs must say.
+type Trial struct {
+	Test
+
+	Kind   string `json:"kind"`
+	Output string `json:"output,omitempty"` // its path; an invalid input has none
+}
+
+// HasTrial reports whether some trial is of a kind.
+func (m *Manifest) HasTrial(kind string) bool {
+	return slices.ContainsFunc(m.Trials, func(t Trial) bool { return t.Kind == kind })
 }
 
 // Example is a jury submission with what it is meant to get.

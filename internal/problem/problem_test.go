@@ -418,6 +418,11 @@ func TestManifestsThatLieAreRefused(t *testing.T) {
 		"checker nobody knows":    {func(m *Manifest) { m.Checker.Kind = "magic" }, "not known"},
 		"checker without program": {func(m *Manifest) { m.Checker = Checker{Kind: CheckerProgram, Language: "cpp20", Program: "nowhere"} }, "holds no files"},
 		"checker outside":         {func(m *Manifest) { m.Checker = Checker{Kind: CheckerProgram, Language: "cpp20", Program: "../x"} }, ".."},
+		"trial of no known kind":  {func(m *Manifest) { m.Trials = []Trial{{Test: m.Tests[0], Kind: "magic"}} }, "not known"},
+		"trial without its output": {func(m *Manifest) {
+			m.Trials = []Trial{{Test: m.Tests[0], Kind: TrialValidOutput, Output: "data/x.out"}}
+		}, "not among the files"},
+		"trial without a name":    {func(m *Manifest) { m.Trials = []Trial{{Test: Test{Input: m.Tests[0].Input}, Kind: TrialInvalidInput}} }, "no name"},
 		"submission without file": {func(m *Manifest) { m.Submissions = []Example{{Path: "x.c", Language: "c", Expected: []string{"AC"}}} }, "not among the files"},
 	}
 	for name, tt := range tests {

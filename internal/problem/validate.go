@@ -36,6 +36,9 @@ func (m *Manifest) Validate() error {
 	if err := m.validateTests(files); err != nil {
 		return err
 	}
+	if err := m.validateTrials(files); err != nil {
+		return err
+	}
 	if err := m.validateChecker(); err != nil {
 		return err
 	}
@@ -161,6 +164,30 @@ func (m *Manifest) validateTests(files map[string]bool) error {
 		for _, p := range []string{t.Input, t.Answer} {
 			if !files[p] {
 				return fmt.Errorf("manifest: test %q: %q is not among the files", t.Name, p)
+			}
+		}
+	}
+	return nil
+}
+
+// validateTrials wants of each kind the files that it is made of, and no others.
+func (m *Manifest) validateTrials(files map[string]bool) error {
+	for _, t := range m.Trials {
+		var want []string
+		switch t.Kind {
+		case TrialInvalidInput:
+			want = []string{t.Input}
+		case TrialInvalidOutput, TrialValidOutput:
+			want = []string{t.Input, t.Answer, t.Output}
+		default:
+			return fmt.Errorf("manifest: trial %q is of the kind %q, which is not known", t.Name, t.Kind)
+		}
+		if t.Name == "" {
+			return fmt.Errorf("manifest: a trial has no name")
+		}
+		for _, p := range want {
+			if !files[p] {
+				return fmt.Errorf("manifest: trial %q: %q is not among the files", t.Name, p)
 			}
 		}
 	}

@@ -43,10 +43,13 @@ func runBound(l gavelapi.Limits, inputs int, compileWall, slack time.Duration) t
 	return slack + compileWall + perRunOverhead + time.Duration(inputs)*(time.Duration(l.WallUS)*time.Microsecond+perRunOverhead)
 }
 
-// lookBound is wallBound for a step of preparing that builds a program of the
-// package and runs it on every test, twice for the outputs that are empty.
+// lookBound is wallBound for a step of preparing that builds programs of the
+// package and runs each on every test and trial, twice for the outputs that are
+// empty.
 func lookBound(m problem.Manifest, compileWall, slack time.Duration) time.Duration {
 	build := max(compileWall, scriptBuildWall) + perRunOverhead
 	check := 3*time.Duration(m.Limits.ValidationCPUMS)*time.Millisecond + perRunOverhead
-	return slack + build + time.Duration(2*len(m.Tests))*max(check, comparatorWall)
+	programs := max(1, len(m.InputValidators)) // the step that tries what is to be refused has all of them
+	runs := programs * (2*len(m.Tests) + len(m.Trials))
+	return slack + time.Duration(programs)*build + time.Duration(runs)*max(check, comparatorWall)
 }

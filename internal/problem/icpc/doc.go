@@ -58,6 +58,8 @@ type importer struct {
 	m     *problem.Manifest
 	// perValidator is where arguments for single input validators were given.
 	perValidator string
+	// validatorsLeftOut counts the input validators that are not run.
+	validatorsLeftOut int
 }
 
 // Import reads the package. Errors about the package are *apperr.Error with

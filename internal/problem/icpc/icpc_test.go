@@ -135,6 +135,7 @@ limits:
 			{Path: "submissions/compile_error/c/x.cpp", Language: "cpp17", Expected: []string{"CE"}},
 			{Path: "submissions/wrong_answer/b.py", Language: "python3", Expected: []string{"WA"}},
 		},
+		Warnings: []string{"data/invalid_input is not looked at: the package has no input validator that could refuse it"},
 	}
 	for _, p := range sortedKeys(fsys) {
 		sum := sha256.Sum256(fsys[p].Data)

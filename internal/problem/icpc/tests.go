@@ -53,6 +53,9 @@ func (im *importer) findTests() error {
 		}
 	}
 	im.warnOfOtherData()
+	if err := im.findTrials(g); err != nil {
+		return err
+	}
 	if len(im.m.Tests) == 0 {
 		return apperr.New(apperr.Invalid, "put pairs such as data/secret/1.in and data/secret/1.ans into it",
 			"the package has no tests: data/sample and data/secret hold no .in files").At("data")
@@ -166,24 +169,39 @@ func (im *importer) complete(f *found) ([]string, error) {
 	return nil, apperr.New(apperr.Invalid, "give each X.in its X.ans, or remove the single ones", "%s", strings.Join(parts, "; ")).At("data")
 }
 
-// addTest adds one test with its arguments. They are put into the test as
-// they are; commonArgs moves them up.
+// addTest adds one test, and what a sample shows as an output.
 func (im *importer) addTest(g *groups, base string, f *testFiles, isSample bool) error {
-	s, err := g.of(path.Dir(base))
+	t, err := im.newTest(g, base, f)
 	if err != nil {
 		return err
 	}
+	t.Sample = isSample
+	im.m.Tests = append(im.m.Tests, t)
+	if isSample && f.out != "" && im.conf.dialect == dialect2025 && im.m.Checker.Kind != problem.CheckerInteractor {
+		t.Sample, t.Args = false, nil
+		im.m.Trials = append(im.m.Trials, problem.Trial{Test: t, Kind: problem.TrialValidOutput, Output: f.out})
+	}
+	return nil
+}
+
+// newTest is a test with its arguments. They are put into it as they are;
+// commonArgs moves them up.
+func (im *importer) newTest(g *groups, base string, f *testFiles) (problem.Test, error) {
+	s, err := g.of(path.Dir(base))
+	if err != nil {
+		return problem.Test{}, err
+	}
 	if f.yaml != "" {
 		if err := im.readSettings(f.yaml, im.caseKeys(&s), im.unknownKey); err != nil {
-			return err
+			return problem.Test{}, err
 		}
 	}
-	t := problem.Test{Name: testName(base), Sample: isSample, Input: f.in, Answer: f.ans, Args: s.args}
+	t := problem.Test{Name: testName(base), Input: f.in, Answer: f.ans, Args: s.args}
 	args := append(slices.Clone(im.conf.validatorFlags), s.checkerArgs...)
 	if im.m.Checker.Kind == problem.CheckerTokens {
 		o, err := ParseFlags(args, im.conf.dialect == dialect2025)
 		if err != nil {
-			return apperr.New(apperr.Invalid, "correct the flags of the default output validator", "%v", err).At(s.checkerAt)
+			return t, apperr.New(apperr.Invalid, "correct the flags of the default output validator", "%v", err).At(s.checkerAt)
 		}
 		t.Tokens = &o
 	} else {
@@ -194,8 +212,7 @@ func (im *importer) addTest(g *groups, base string, f *testFiles, isSample bool)
 			t.InputArgs = append(slices.Clone(s.inputArgs), s.args...)
 		}
 	}
-	im.m.Tests = append(im.m.Tests, t)
-	return nil
+	return t, nil
 }
 
 // commonArgs moves what most tests share into the checker. An empty list in a
@@ -205,22 +222,36 @@ func (im *importer) commonArgs() {
 	m := im.m
 	if m.Checker.Kind == problem.CheckerTokens {
 		m.Checker.Tokens = *m.Tests[len(m.Tests)-1].Tokens
-		for i := range m.Tests {
-			if *m.Tests[i].Tokens == m.Checker.Tokens {
-				m.Tests[i].Tokens = nil
+		for _, t := range im.checked() {
+			if *t.Tokens == m.Checker.Tokens {
+				t.Tokens = nil
 			}
 		}
 		return
 	}
-	for _, t := range m.Tests {
+	tests := im.checked()
+	for _, t := range tests {
 		if !slices.Equal(t.CheckerArgs, m.Tests[0].CheckerArgs) {
 			return
 		}
 	}
 	m.Checker.Args = m.Tests[0].CheckerArgs
-	for i := range m.Tests {
-		m.Tests[i].CheckerArgs = nil
+	for _, t := range tests {
+		t.CheckerArgs = nil
 	}
+}
+
+// checked are all the cases that the checker gets to see.
+func (im *importer) checked() (tests []*problem.Test) {
+	for i := range im.m.Tests {
+		tests = append(tests, &im.m.Tests[i])
+	}
+	for i := range im.m.Trials {
+		if t := &im.m.Trials[i]; t.Kind != problem.TrialInvalidInput {
+			tests = append(tests, &t.Test)
+		}
+	}
+	return tests
 }
 
 // warnOfOtherData tells of data that look like tests and are none.

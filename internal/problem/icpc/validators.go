@@ -29,6 +29,7 @@ func (im *importer) findValidators() error {
 			im.addValidator(root+"/"+child, nested)
 		}
 	}
+	im.settleTrials()
 	return nil
 }
 
@@ -40,22 +41,28 @@ func (im *importer) addValidator(at string, dir bool) {
 	if dir {
 		var err error
 		if language, err = im.checkerLanguage(at, "input validator"); err != nil {
-			im.warn.add("%v; the inputs are not validated by it", err)
+			im.leaveOut("%v; the inputs are not validated by it", err)
 			return
 		}
 	}
 	switch constant := im.placeholder(at); {
 	case language == "":
-		im.warn.add("%s: the inputs are not validated by it, because gavel does not build its language", at)
+		im.leaveOut("%s: the inputs are not validated by it, because gavel does not build its language", at)
 	case constant != "":
-		im.warn.add("%s: the inputs are not validated by it, because it uses {{%s}}; constants are not replaced in programs yet", at, constant)
+		im.leaveOut("%s: the inputs are not validated by it, because it uses {{%s}}; constants are not replaced in programs yet", at, constant)
 	case im.perValidator != "":
-		im.warn.add("%s: the inputs are not validated by it, because arguments for single validators (%s) are not supported yet", at, im.perValidator)
+		im.leaveOut("%s: the inputs are not validated by it, because arguments for single validators (%s) are not supported yet", at, im.perValidator)
 	case len(im.m.InputValidators) == maxValidators:
-		im.warn.add("%s: the inputs are not validated by it; a package has at most %d input validators", at, maxValidators)
+		im.leaveOut("%s: the inputs are not validated by it; a package has at most %d input validators", at, maxValidators)
 	default:
 		im.m.InputValidators = append(im.m.InputValidators, problem.Program{Path: at, Language: language})
 	}
+}
+
+// leaveOut tells of a validator that is not run.
+func (im *importer) leaveOut(format string, args ...any) {
+	im.validatorsLeftOut++
+	im.warn.add(format, args...)
 }
 
 // placeholder is the first constant that a program's files use, or "".
