@@ -227,6 +227,44 @@ func TestProgramThatTheKernelRefusesIsARuntimeError(t *testing.T) {
 	}
 }
 
+func TestAHintIsForRuntimeErrorsAndFoundInPieces(t *testing.T) {
+	t.Parallel()
+	says := func(res sandbox.Result, pieces ...string) *fakeProvider {
+		return &fakeProvider{run: func(_ context.Context, spec *sandbox.Spec) (sandbox.Result, error) {
+			for _, p := range pieces {
+				if _, err := io.WriteString(spec.Stderr, p); err != nil {
+					return res, err
+				}
+			}
+			return res, nil
+		}}
+	}
+	filler := strings.Repeat("x", 5000)
+	for name, c := range map[string]struct {
+		p    *fakeProvider
+		hint bool
+	}{
+		"in one piece":            {says(sandbox.Result{Signal: 6}, "std::bad_alloc"), true},
+		"in two, behind filler":   {says(sandbox.Result{ExitCode: 1}, filler, filler+"Cannot allocate memor", "y"), true},
+		"byte by byte":            {says(sandbox.Result{ExitCode: 1}, strings.Split("fatal: out of memory", "")...), true},
+		"found and then filler":   {says(sandbox.Result{ExitCode: 1}, "MemoryError", filler), true},
+		"words apart":             {says(sandbox.Result{ExitCode: 1}, "bad_", filler, "alloc"), false},
+		"a limit that was broken": {says(sandbox.Result{Fired: sandbox.LimitMemory, OOMKills: 1, Signal: 9}, "MemoryError"), false},
+		"a wrong answer":          {says(sandbox.Result{}, "MemoryError"), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r, err := newEngine(t, c.p, 1).Judge(t.Context(), newTask(newPackage(t, "1", "1"), "c", ""), quiet)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := r.Tests[0]; strings.Contains(got.Message, "refused memory") != c.hint {
+				t.Errorf("%+v", got)
+			}
+		})
+	}
+}
+
 func TestFaultyBoxIsReplaced(t *testing.T) {
 	t.Parallel()
 	broken := true

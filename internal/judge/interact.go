@@ -65,6 +65,7 @@ type conversation struct {
 
 	res        sandbox.Result
 	refused    *ran // what became of a program that could not be started
+	said       refusalWatch
 	judged     bool
 	programErr error
 
@@ -78,6 +79,7 @@ func (c *conversation) runProgram(ctx context.Context, t *problem.Test, killAt t
 	r := c.relay
 	spec := c.spec(t.Args, killAt)
 	spec.Stdin, spec.StdoutFD, spec.Started, spec.Enforce = r.program.in, r.program.out, r.program.close, r.toInteractor.over
+	spec.Stderr = &c.said
 	spec.Limits.Wall += thinking
 	c.res, c.programErr = c.startIn(ctx, granted{c.core.run}, spec)
 	r.program.close()
@@ -161,5 +163,6 @@ func (c *conversation) outcome(ctx context.Context) (*ran, error) {
 	if r.test.Verdict == verdict.AC || r.test.Verdict == verdict.WA {
 		r.test.Message = c.answer.Message
 	}
+	c.said.hint(&r.test)
 	return r, nil
 }

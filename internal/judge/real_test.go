@@ -107,6 +107,32 @@ func TestVerdictsInRealBoxes(t *testing.T) {
 	}
 }
 
+// What says that an allocation was refused is shown as a hint: by the exit code
+// alone, nobody could tell it from a crash.
+func TestRefusedAllocationsAreHintedAt(t *testing.T) {
+	e := newEngine(t, realProvider(t), 1)
+	pkg := newPackage(t, "", "1")
+	const hint = "its error text says that it was refused memory"
+	for _, tt := range []struct{ name, lang, source, want string }{
+		// More than any address space, so that no kernel lets it pass.
+		{"C++", "cpp20", "#include <cstdio>\nint main(){char*volatile p=new char[1ul<<50];std::printf(\"%p\",p);}", hint},
+		{"Python", "python3", "bytearray(1 << 50)", hint},
+		{"C by hand", "c", "#include <stdio.h>\n#include <stdlib.h>\nint main(void){if(!malloc(1ul<<50)){perror(\"x\");return 1;}}", hint},
+		{"another exception", "python3", "print(1 // 0)", ""},
+		{"nothing said", "c", "int main(void){return 1;}", ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r, err := e.Judge(t.Context(), newTask(pkg, tt.lang, tt.source), quiet)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := r.Tests[0]; got.Verdict != verdict.RE || got.Message != tt.want {
+				t.Errorf("%s %+v", r.Compile.Log, r.Tests)
+			}
+		})
+	}
+}
+
 func TestMeasuresAreReported(t *testing.T) {
 	e := newEngine(t, realProvider(t), 1)
 	source := "#include <stdio.h>\n#include <string.h>\n#include <stdlib.h>\n#include <time.h>\nint main(void){volatile char*p=malloc(20<<20);for(int i=0;i<20<<20;i+=4096)p[i]=1;while(clock()<CLOCKS_PER_SEC/5);puts(\"1\");}"

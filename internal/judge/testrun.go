@@ -89,7 +89,8 @@ func (a *attempt) once(ctx context.Context, t *problem.Test, killAt time.Duratio
 			_ = output.Close()
 		}
 	}()
-	res, err := a.runTest(ctx, t, output, killAt)
+	var said refusalWatch
+	res, err := a.runTest(ctx, t, output, &said, killAt)
 	if err != nil {
 		if r := a.notStarted(err); r != nil {
 			r.output = output
@@ -102,6 +103,7 @@ func (a *attempt) once(ctx context.Context, t *problem.Test, killAt time.Duratio
 	if r.test.Verdict == verdict.SE {
 		return nil, faultf(BlameHost, nil, "run ended by the limit %q, which this engine does not know", res.Fired)
 	}
+	said.hint(&r.test)
 	return r, nil
 }
 
@@ -133,14 +135,14 @@ func (v *evaluation) ownFault() bool {
 	return v.argv[0] == v.program.Box && executable(v.program.Host) == nil
 }
 
-func (a *attempt) runTest(ctx context.Context, t *problem.Test, output *os.File, killAt time.Duration) (sandbox.Result, error) {
+func (a *attempt) runTest(ctx context.Context, t *problem.Test, output *os.File, said *refusalWatch, killAt time.Duration) (sandbox.Result, error) {
 	input, err := os.Open(a.task.Package.Path(t.Input))
 	if err != nil {
 		return sandbox.Result{}, packageFault(err, t.Input)
 	}
 	defer func() { _ = input.Close() }()
 	spec := a.spec(t.Args, killAt)
-	spec.Stdin, spec.Stdout = input, output
+	spec.Stdin, spec.Stdout, spec.Stderr = input, output, said
 	return a.start(ctx, spec)
 }
 
