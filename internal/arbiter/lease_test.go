@@ -109,6 +109,27 @@ func TestAGrantThatNobodyTookComesBackForNothing(t *testing.T) {
 	}
 }
 
+// What a program deserves is final: trying it again would find the same, and
+// cost a site its machines.
+func TestNoVerdictIsTriedAgain(t *testing.T) {
+	s := newStand(t, quick)
+	w := s.worker("w", 1, "c")
+	for _, v := range []string{"AC", "WA", "TLE", "MLE", "OLE", "RE", "CE"} {
+		sub := s.submit("c")
+		r := verdictReport(v)
+		if v == "CE" {
+			r.Tests = nil
+		}
+		w.report(w.hold().LeaseToken, r)
+		if got := s.read(sub.ID); got.State != gavelapi.StateDone || got.Verdict != v || len(got.Detail.Attempts) != 1 {
+			t.Errorf("%s: %s", v, asJSON(got))
+		}
+	}
+	if n := s.number("select count(*) from jobs"); n != 0 {
+		t.Errorf("%d jobs wait for another attempt", n)
+	}
+}
+
 func TestALateReportOfADeadLeaseChangesNothing(t *testing.T) {
 	s := newStand(t, quick)
 	slow, quickOne := s.worker("slow", 1, "c"), s.worker("quick", 1, "c")

@@ -322,6 +322,54 @@ func TestSubmissionsThatDoNotExistAreLeftOutByName(t *testing.T) {
 	}
 }
 
+func TestASubmissionInALanguageThatIsGoneIsLeftOutByName(t *testing.T) {
+	s := newStand(t, quick)
+	w := s.worker("w", 1, "c")
+	gone, there := s.submit("c"), s.submit("c")
+	w.judge("AC")
+	w.judge("AC")
+	s.exec("update submissions set language = 'algol60' where id = $1", gone.ID)
+	r := s.rejudge(gavelapi.RejudgeFilter{Problem: "p"}, "later")
+	if want := []gavelapi.RejudgeSkipped{{SubmissionID: gone.ID, Reason: `its language "algol60" does not exist any more`}}; r.Total != 1 || !cmp.Equal(want, r.Skipped) {
+		t.Errorf("%s", asJSON(r))
+	}
+	if l := w.judge("AC"); l.SubmissionID != there.ID {
+		t.Errorf("%s", asJSON(l))
+	}
+	if got := s.read(gone.ID); got.State != gavelapi.StateDone || got.Verdict != "AC" {
+		t.Errorf("%s", asJSON(got))
+	}
+}
+
+func TestOutdatedResultsAreJudgedAgainWithTheLivePackage(t *testing.T) {
+	s := newStand(t, quick)
+	w := s.worker("w", 1, "c")
+	old := s.submit("c")
+	w.judge("AC")
+	if _, err := s.tryImport(httpapi.Import{Name: "p", Verify: gavelapi.VerifyNone, Reason: "test"}, packageOf("New", 0, nil)); err != nil {
+		t.Fatal(err)
+	}
+	live := s.problem("p").PackageDigest
+	fresh := s.submit("c")
+	if l := w.judge("AC"); l.SubmissionID != fresh.ID || l.PackageDigest != live {
+		t.Errorf("%s", asJSON(l))
+	}
+	r := s.rejudge(gavelapi.RejudgeFilter{Outdated: true}, "at_once")
+	if r.Total != 1 {
+		t.Errorf("%s", asJSON(r))
+	}
+	if l := w.judge("WA"); l.SubmissionID != old.ID || l.PackageDigest != live {
+		t.Errorf("%s", asJSON(l))
+	}
+	s.awaitRejudge(r.ID, gavelapi.RejudgeApplied)
+	if got := s.read(old.ID); got.Verdict != "WA" {
+		t.Errorf("%s", asJSON(got))
+	}
+	if r := s.rejudge(gavelapi.RejudgeFilter{Outdated: true}, "later"); r.Total != 0 {
+		t.Errorf("nothing is outdated any more: %s", asJSON(r))
+	}
+}
+
 func TestWhatAnotherRejudgeHoldsIsLeftOutByName(t *testing.T) {
 	s := newStand(t, quick)
 	w := s.worker("w", 1, "c")

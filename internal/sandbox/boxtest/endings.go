@@ -99,6 +99,14 @@ func (s *suite) testTime(t *testing.T) {
 		got.ended(t, 0, 0, sandbox.LimitNone)
 		near(t, "CPU", got.CPU, 400*time.Millisecond)
 	})
+	t.Run("a few milliseconds are counted", func(t *testing.T) {
+		if s.tick > 0 {
+			t.Skip("this machine's meter is coarse")
+		}
+		got := s.run(t, s.spec("burn", "0.003"))
+		got.ended(t, 0, 0, sandbox.LimitNone)
+		near(t, "CPU", got.CPU, 3*time.Millisecond)
+	})
 	t.Run("CPU over the limit counts though the program ended first", func(t *testing.T) {
 		// Ends before the watcher can look twice.
 		got := s.run(t, limited(time.Millisecond/2, 10*time.Second, "burn", "0.02"))

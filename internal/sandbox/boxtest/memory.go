@@ -25,6 +25,13 @@ func (s *suite) testMemory(t *testing.T) {
 			t.Errorf("MemoryBytes = %d, want about %d", got.MemoryBytes, 40*mib)
 		}
 	})
+	t.Run("memory that is let go of at once is counted", func(t *testing.T) {
+		got := s.run(t, s.spec("spike_mib", "40"))
+		got.ended(t, 0, 0, sandbox.LimitNone)
+		if exact && (got.MemoryBytes < 40*mib || got.MemoryBytes > 43*mib) {
+			t.Errorf("MemoryBytes = %d, want about %d", got.MemoryBytes, 40*mib)
+		}
+	})
 	t.Run("the next run does not inherit the peak", func(t *testing.T) {
 		if got := s.run(t, s.spec("return0")); got.MemoryBytes > 4*mib {
 			t.Errorf("MemoryBytes = %d for a program that does nothing", got.MemoryBytes)

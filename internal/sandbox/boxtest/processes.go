@@ -1,7 +1,10 @@
 package boxtest
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -75,6 +78,31 @@ func (s *suite) testProcesses(t *testing.T) {
 		if got := s.run(t, spec); got.stdout != "0\n" {
 			t.Errorf("threads %q, want 0", got.stdout)
 		}
+	})
+	t.Run("the process limit is each run's own", func(t *testing.T) {
+		s.skipIfWeaker(t, noProcessCount)
+		box, crowd, up := s.newBox(t), s.spec(), make(chan struct{})
+		crowd.Argv = []string{"/bin/sh", "-c", "for i in 1 2 3 4 5 6 7 8 9 10; do sleep 1000 & done; echo up; wait"}
+		var once sync.Once
+		crowd.Stdout = writerFunc(func(b []byte) (int, error) { once.Do(func() { close(up) }); return len(b), nil })
+		crowd.Limits.Wall = s.pace * time.Minute
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			if got, err := box.Run(ctx, crowd); !errors.Is(err, context.Canceled) {
+				t.Errorf("the crowd ended: %+v, %v", got, err)
+			}
+		}()
+		select {
+		case <-up:
+		case <-ended:
+		}
+		if got := s.run(t, s.spec("thread_bomb")); got.stdout != "15\n" {
+			t.Errorf("threads %q beside ten processes of another box, want 15", got.stdout)
+		}
+		cancel()
+		<-ended
 	})
 	t.Run("open files are limited", func(t *testing.T) {
 		want := fmt.Sprintf("%d 1\n", 32-3)

@@ -18,6 +18,19 @@ PROGRAM(touch_mib) {
 	return 0;
 }
 
+// Has it only for an instant, and lives on.
+PROGRAM(spike_mib) {
+	size_t n = (size_t)atol(argv[1]) << 20;
+	volatile char *p = map(n);
+	if (p == MAP_FAILED)
+		return 3;
+	for (size_t i = 0; i < n; i += 4096)
+		p[i] = 1;
+	munmap((void *)p, n);
+	puts("let go");
+	return 0;
+}
+
 PROGRAM(reserve_only) {
 	char *p = map(64ul << 30);
 	check(p != MAP_FAILED, "address space is limited: some runtimes reserve a lot");
