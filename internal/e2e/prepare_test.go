@@ -71,10 +71,10 @@ func TestAPackageIsPublishedOnlyWhenAWorkerHasVerifiedIt(t *testing.T) {
 	wrong("a validator that does not compile", map[string]string{"input_validators/even.cpp": "int main() { retrn 42; }\n"}, "input validator does not compile")
 	wrong("an input that is not valid", map[string]string{"data/secret/2.in": "21\n"}, "by input_validators/even.cpp: refused")
 	wrong("a wrong answer file", map[string]string{"data/secret/2.ans": "11\n"}, "its own answer is not accepted as an output")
-	wrong("an input that nobody refuses", map[string]string{"data/invalid_input/four.in": "4\n"}, "no input validator refuses it")
-	wrong("a wrong output that is accepted", map[string]string{
-		"data/invalid_output/1.in": "4\n", "data/invalid_output/1.ans": "2\n", "data/invalid_output/1.out": "2\n",
-	}, "it is wrong, and is accepted")
+	wrong("an input that nobody refuses, and a wrong output that is accepted", map[string]string{
+		"data/invalid_input/four.in": "4\n",
+		"data/invalid_output/1.in":   "4\n", "data/invalid_output/1.ans": "2\n", "data/invalid_output/1.out": "2\n",
+	}, "no input validator refuses it", "it is wrong, and is accepted")
 	wrong("a submission with another verdict", map[string]string{"submissions/wrong_answer/four.py": "print(int(input()) // 2)\n"}, "AC, declared is WA")
 	if out := s.gavel(0, "submit", source, "-p", "halves", "--wait"); !strings.Contains(out, "AC") {
 		t.Error(out)
