@@ -520,6 +520,23 @@ func TestWorkThatNobodyCanDoSaysSo(t *testing.T) {
 	}
 }
 
+// An attempt whose job is gone can never be recorded. Its worker is told so, and
+// does not go on reporting for ever.
+func TestAReportOfAnAttemptThatItsJobLeftBehindIsDiscarded(t *testing.T) {
+	s := newStand(t, quick)
+	w := s.worker("w", 1, "c")
+	s.submit("c")
+	l := w.claim()
+	s.exec("delete from jobs where id = $1", l.JobID)
+	got, err := s.Result(t.Context(), w.p, gavelapi.ResultRequest{LeaseToken: l.LeaseToken, Report: verdictReport("AC")})
+	if err != nil || got.Outcome != gavelapi.OutcomeDiscarded || got.Reason != gavelapi.LeaseCancelled {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if n := s.number("select count(*) from attempts where outcome = 'cancelled' and late_report is not null"); n != 1 {
+		t.Errorf("%d attempts were ended and have the report as evidence", n)
+	}
+}
+
 func TestWorkInsertedBehindTheArbitersBackIsFound(t *testing.T) {
 	s := newStand(t, quick)
 	w := s.worker("w", 1, "c")

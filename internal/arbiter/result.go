@@ -71,9 +71,16 @@ func (a *Arbiter) answerDead(ctx context.Context, l *leadership, p auth.Principa
 	case lease.Completed, lease.Failed:
 		return gavelapi.ResultResponse{Outcome: gavelapi.OutcomeAlreadyRecorded}, nil
 	case lease.Running:
-		// Not matched and yet not ended: its job changed hands between the two
-		// looks. The worker repeats the report and gets a settled answer.
-		return gavelapi.ResultResponse{}, apperr.New(apperr.Unavailable, "send the same report again", "the lease is changing state")
+		n, err := a.q.CloseOrphan(ctx, a.db.Pool, h.token)
+		if err != nil {
+			return gavelapi.ResultResponse{}, unavailable(err, "look why a lease is not live")
+		}
+		if n == 0 {
+			// Not matched and yet not ended: its job changed hands between the two
+			// looks. The worker repeats the report and gets a settled answer.
+			return gavelapi.ResultResponse{}, apperr.New(apperr.Unavailable, "send the same report again", "the lease is changing state")
+		}
+		h.outcome = lease.WasCancelled
 	}
 	n, err := a.q.KeepLateReport(ctx, a.db.Pool, &storedb.KeepLateReportParams{Report: mustJSON(evidence(report)), LeaseToken: h.token})
 	if err != nil {

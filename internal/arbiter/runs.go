@@ -243,7 +243,7 @@ func asText(b []byte) (string, []byte) {
 // CancelRun implements httpapi.Service. Repeating it is fine; a run that was
 // done first keeps its result.
 func (a *Arbiter) CancelRun(ctx context.Context, p auth.Principal, id int64) (gavelapi.Run, error) {
-	rows, err := a.q.CancelOpenRun(ctx, a.db.Pool, id)
+	rows, err := a.db.CancelRun(ctx, id)
 	if err != nil {
 		return gavelapi.Run{}, unavailable(err, "cancel a run")
 	}

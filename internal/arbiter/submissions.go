@@ -297,11 +297,9 @@ func (a *Arbiter) CancelSubmission(ctx context.Context, p auth.Principal, id int
 	}
 	cancelled := false
 	if err == nil {
-		rows, err := a.q.CancelOpenJob(ctx, a.db.Pool, &storedb.CancelOpenJobParams{SubmissionID: id, JobID: jobID})
-		if err != nil {
+		if cancelled, err = a.db.CancelJob(ctx, id, jobID); err != nil {
 			return sub, unavailable(err, "cancel a submission")
 		}
-		cancelled = len(rows) == 1
 	}
 	if l := a.current.Load(); l != nil && cancelled {
 		l.mu.Lock()

@@ -215,7 +215,11 @@ func TestInteractorThatTakesTheProgramsTimeIsAFault(t *testing.T) {
 		interactor sandbox.Result
 		fault      bool
 	}{{worked, true}, {waited, false}} {
-		e := newEngine(t, &fakeProvider{run: result(stopped), check: result(tt.interactor)}, 1)
+		outlives := func(context.Context, *sandbox.Spec) (sandbox.Result, error) {
+			<-time.After(300 * time.Millisecond) // the program ended first, and was seen to
+			return tt.interactor, nil
+		}
+		e := newEngine(t, &fakeProvider{run: result(stopped), check: outlives}, 1)
 		r, err := e.Judge(t.Context(), newTask(interactivePackage(t, guess, 1), "python3", search), quiet)
 		if tt.fault {
 			if f := wantFault(t, err, judge.BlameChecker); !strings.Contains(f.Message, "left the program less than its wall limit") {

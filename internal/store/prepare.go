@@ -145,6 +145,9 @@ func (db *DB) supersede(ctx context.Context, tx pgx.Tx, id int64) (cancelled []i
 	}); err != nil {
 		return nil, fmt.Errorf("supersede preparation %d: %w", id, err)
 	}
+	if err := db.Q.LockPrepareJobs(ctx, tx, id); err != nil {
+		return nil, fmt.Errorf("lock the jobs of preparation %d: %w", id, err)
+	}
 	rows, err := db.Q.CancelPrepareJobs(ctx, tx, id)
 	if err != nil {
 		return nil, fmt.Errorf("cancel the jobs of preparation %d: %w", id, err)

@@ -119,6 +119,9 @@ func (db *DB) insertRejudge(ctx context.Context, tx pgx.Tx, n NewRejudge, insert
 		return fmt.Errorf("insert rejudge: %w", err)
 	}
 	out.RejudgeID = made.ID
+	if err := db.Q.LockJobsOfSubmissions(ctx, tx, insert.SubmissionIds); err != nil {
+		return fmt.Errorf("lock open jobs: %w", err)
+	}
 	if out.Superseded, err = db.Q.SupersedeOpenJobs(ctx, tx, insert.SubmissionIds); err != nil {
 		return fmt.Errorf("supersede open jobs: %w", err)
 	}
@@ -181,6 +184,9 @@ func (db *DB) CancelRejudge(ctx context.Context, rejudgeID int64) (ended []*stor
 		r, err := db.Q.LockRejudge(ctx, tx, rejudgeID)
 		if err != nil || r.State != "running" {
 			return err
+		}
+		if err := db.Q.LockJobsOfRejudge(ctx, tx, rejudgeID); err != nil {
+			return fmt.Errorf("lock open jobs: %w", err)
 		}
 		if ended, err = db.Q.CancelRejudgeJobs(ctx, tx, rejudgeID); err != nil {
 			return fmt.Errorf("cancel open jobs: %w", err)

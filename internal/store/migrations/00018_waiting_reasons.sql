@@ -44,6 +44,8 @@ select coalesce(string_agg(f.worker_id::text, ',' order by f.worker_id), '')
 $$;
 -- +goose StatementEnd
 
+revoke all on function job_shape(text, text, bigint, bigint, text[], text[], bigint, int, bigint), job_failed_by(bigint) from public;
+
 -- Every waiting job with its reason. No reason: it came within the last
 -- seconds, or nobody has led since it came.
 create view waiting_work as
@@ -60,10 +62,15 @@ select j.id as job_id, j.kind, j.lane, j.language, j.submitter, j.priority, j.su
 
 -- +goose StatementBegin
 do $$
+declare
+  role name;
 begin
   if exists (select from pg_roles where rolname = 'gavel_read') then
     execute 'grant select on waiting_reasons, waiting_looks, waiting_work to gavel_read';
   end if;
+  for role in select rolname from pg_roles where rolname in ('gavel_arbiter', 'gavel_read') loop
+    execute format('grant execute on function job_shape(text, text, bigint, bigint, text[], text[], bigint, int, bigint), job_failed_by(bigint) to %I', role);
+  end loop;
 end
 $$;
 -- +goose StatementEnd

@@ -248,6 +248,16 @@ select e.id as job_id, coalesce(e.submission_id, 0)::bigint as submission_id, e.
        (select count(*) from judged) as judgings, (select count(*) from ran) as runs, (select count(*) from closed) as attempts
   from ended e;
 
+-- name: LockJob :exec
+-- Before CancelOpenJob, in its transaction: see store.DB.CancelJob.
+select from jobs where id = @job_id for update;
+
+-- name: CloseOrphan :execrows
+-- A report of an attempt that is open and whose job is not: it ended with its job.
+update attempts a set outcome = 'cancelled', ended_at = now(), message = 'its job was ended while it was granted'
+ where a.lease_token = @lease_token and a.outcome = 'running'
+   and not exists (select from jobs j where j.id = a.job_id and j.lease_gen = a.lease_gen);
+
 -- name: CancelOpenJob :many
 -- API: ends the open job of a submission, pending or leased; its lease is
 -- fenced because the row is gone. A final submission has no such row.

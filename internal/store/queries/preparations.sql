@@ -95,6 +95,13 @@ update preparations set state = @state, message = @message, fault = sqlc.narg(fa
 -- name: SkipSteps :exec
 update preparation_steps set state = 'skipped' where preparation_id = @preparation_id and state in ('waiting', 'open');
 
+-- name: LockPrepareJobs :exec
+-- Before CancelPrepareJobs, in its transaction: see store.DB.CancelJob.
+select from jobs j
+ where j.kind = 'prepare'
+   and j.work_id in (select s.id from preparation_steps s where s.preparation_id = sqlc.arg(preparation_id)::bigint)
+ order by j.id for update;
+
 -- name: CancelPrepareJobs :many
 -- Ends the open jobs of a preparation, pending or leased; their leases are
 -- fenced because the rows are gone.

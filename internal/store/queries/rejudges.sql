@@ -33,13 +33,16 @@ select n.id::bigint as id
  group by n.id
  order by n.id;
 
+-- name: LockJobsOfSubmissions :exec
+-- Before SupersedeOpenJobs, in its transaction: see store.DB.CancelJob. In id
+-- order, as every statement that takes several jobs.
+select from jobs j where j.submission_id = any(@submission_ids::bigint[]) order by j.id for update;
+
 -- name: SupersedeOpenJobs :many
 -- The open jobs of submissions that are rejudged: their leases are fenced
 -- because the rows are gone, their judgings end as cancelled.
-with locked as ( -- in id order, as every statement that takes several jobs
-  select j.id from jobs j where j.submission_id = any(@submission_ids::bigint[]) order by j.id for update
-), ended as (
-  delete from jobs j using locked k where j.id = k.id
+with ended as (
+  delete from jobs j where j.submission_id = any(@submission_ids::bigint[])
   returning j.id, j.lease_gen, j.judging_id, j.submission_id
 ), judged as (
   update judgings g set state = 'cancelled', finished_at = now()
@@ -140,13 +143,15 @@ returning s.id;
 -- name: DecideRejudge :execrows
 update rejudges set state = @state, decided_at = now() where id = @id and state = @from_state;
 
+-- name: LockJobsOfRejudge :exec
+-- Before CancelRejudgeJobs, in its transaction: see store.DB.CancelJob.
+select from jobs j join judgings g on g.id = j.judging_id
+ where g.rejudge_id = sqlc.arg(rejudge_id)::bigint order by j.id for update of j;
+
 -- name: CancelRejudgeJobs :many
 -- Cancels what is still open in a rejudge, each row once.
-with locked as (
-  select j.id from jobs j join judgings g on g.id = j.judging_id
-   where g.rejudge_id = sqlc.arg(rejudge_id)::bigint order by j.id for update of j
-), ended as (
-  delete from jobs j using locked k where j.id = k.id
+with ended as (
+  delete from jobs j using judgings g where g.id = j.judging_id and g.rejudge_id = sqlc.arg(rejudge_id)::bigint
   returning j.id, j.lease_gen, j.judging_id, j.submission_id
 ), judged as (
   update judgings g set state = 'cancelled', finished_at = now()

@@ -54,6 +54,10 @@ with won as (
 )
 select w.id as job_id, (select count(*) from ran) as runs, (select count(*) from closed) as attempts from won w;
 
+-- name: LockJobOfRun :exec
+-- Before CancelOpenRun, in its transaction: see store.DB.CancelJob.
+select from jobs where kind = 'run' and work_id = sqlc.arg(run_id)::bigint for update;
+
 -- name: CancelOpenRun :many
 -- API: ends the open job of a run, pending or leased; its lease is fenced
 -- because the row is gone.

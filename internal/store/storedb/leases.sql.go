@@ -98,6 +98,21 @@ func (q *Queries) CancelOpenJob(ctx context.Context, db DBTX, arg *CancelOpenJob
 	return items, nil
 }
 
+const closeOrphan = `-- name: CloseOrphan :execrows
+update attempts a set outcome = 'cancelled', ended_at = now(), message = 'its job was ended while it was granted'
+ where a.lease_token = $1 and a.outcome = 'running'
+   and not exists (select from jobs j where j.id = a.job_id and j.lease_gen = a.lease_gen)
+`
+
+// A report of an attempt that is open and whose job is not: it ended with its job.
+func (q *Queries) CloseOrphan(ctx context.Context, db DBTX, leaseToken uuid.UUID) (int64, error) {
+	result, err := db.Exec(ctx, closeOrphan, leaseToken)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const expireSession = `-- name: ExpireSession :execrows
 update jobs j set lease_expires_at = now(), confirmed = true
  where j.state = 'leased' and j.worker_id = $1::bigint and j.session = $2::uuid
@@ -685,6 +700,16 @@ func (q *Queries) LeasedJobs(ctx context.Context, db DBTX) ([]*LeasedJobsRow, er
 		return nil, err
 	}
 	return items, nil
+}
+
+const lockJob = `-- name: LockJob :exec
+select from jobs where id = $1 for update
+`
+
+// Before CancelOpenJob, in its transaction: see store.DB.CancelJob.
+func (q *Queries) LockJob(ctx context.Context, db DBTX, jobID int64) error {
+	_, err := db.Exec(ctx, lockJob, jobID)
+	return err
 }
 
 const packageByToken = `-- name: PackageByToken :one

@@ -366,6 +366,19 @@ func (q *Queries) LockPreparation(ctx context.Context, db DBTX, id int64) (*Prep
 	return &i, err
 }
 
+const lockPrepareJobs = `-- name: LockPrepareJobs :exec
+select from jobs j
+ where j.kind = 'prepare'
+   and j.work_id in (select s.id from preparation_steps s where s.preparation_id = $1::bigint)
+ order by j.id for update
+`
+
+// Before CancelPrepareJobs, in its transaction: see store.DB.CancelJob.
+func (q *Queries) LockPrepareJobs(ctx context.Context, db DBTX, preparationID int64) error {
+	_, err := db.Exec(ctx, lockPrepareJobs, preparationID)
+	return err
+}
+
 const lockProblemName = `-- name: LockProblemName :exec
 
 select pg_advisory_xact_lock(1734440558, hashtext($1::text))

@@ -61,11 +61,8 @@ func (q *Queries) CancelRejudge(ctx context.Context, db DBTX, id int64) (int64, 
 }
 
 const cancelRejudgeJobs = `-- name: CancelRejudgeJobs :many
-with locked as (
-  select j.id from jobs j join judgings g on g.id = j.judging_id
-   where g.rejudge_id = $1::bigint order by j.id for update of j
-), ended as (
-  delete from jobs j using locked k where j.id = k.id
+with ended as (
+  delete from jobs j using judgings g where g.id = j.judging_id and g.rejudge_id = $1::bigint
   returning j.id, j.lease_gen, j.judging_id, j.submission_id
 ), judged as (
   update judgings g set state = 'cancelled', finished_at = now()
@@ -388,6 +385,28 @@ func (q *Queries) ListRejudges(ctx context.Context, db DBTX, arg *ListRejudgesPa
 		return nil, err
 	}
 	return items, nil
+}
+
+const lockJobsOfRejudge = `-- name: LockJobsOfRejudge :exec
+select from jobs j join judgings g on g.id = j.judging_id
+ where g.rejudge_id = $1::bigint order by j.id for update of j
+`
+
+// Before CancelRejudgeJobs, in its transaction: see store.DB.CancelJob.
+func (q *Queries) LockJobsOfRejudge(ctx context.Context, db DBTX, rejudgeID int64) error {
+	_, err := db.Exec(ctx, lockJobsOfRejudge, rejudgeID)
+	return err
+}
+
+const lockJobsOfSubmissions = `-- name: LockJobsOfSubmissions :exec
+select from jobs j where j.submission_id = any($1::bigint[]) order by j.id for update
+`
+
+// Before SupersedeOpenJobs, in its transaction: see store.DB.CancelJob. In id
+// order, as every statement that takes several jobs.
+func (q *Queries) LockJobsOfSubmissions(ctx context.Context, db DBTX, submissionIds []int64) error {
+	_, err := db.Exec(ctx, lockJobsOfSubmissions, submissionIds)
+	return err
 }
 
 const lockRejudge = `-- name: LockRejudge :one
@@ -721,10 +740,8 @@ func (q *Queries) SolvesOf(ctx context.Context, db DBTX, submitter string) ([]*S
 }
 
 const supersedeOpenJobs = `-- name: SupersedeOpenJobs :many
-with locked as ( -- in id order, as every statement that takes several jobs
-  select j.id from jobs j where j.submission_id = any($1::bigint[]) order by j.id for update
-), ended as (
-  delete from jobs j using locked k where j.id = k.id
+with ended as (
+  delete from jobs j where j.submission_id = any($1::bigint[])
   returning j.id, j.lease_gen, j.judging_id, j.submission_id
 ), judged as (
   update judgings g set state = 'cancelled', finished_at = now()

@@ -204,6 +204,16 @@ func (q *Queries) InsertRunJob(ctx context.Context, db DBTX, arg *InsertRunJobPa
 	return id, err
 }
 
+const lockJobOfRun = `-- name: LockJobOfRun :exec
+select from jobs where kind = 'run' and work_id = $1::bigint for update
+`
+
+// Before CancelOpenRun, in its transaction: see store.DB.CancelJob.
+func (q *Queries) LockJobOfRun(ctx context.Context, db DBTX, runID int64) error {
+	_, err := db.Exec(ctx, lockJobOfRun, runID)
+	return err
+}
+
 const lockSubmitter = `-- name: LockSubmitter :exec
 select pg_advisory_xact_lock(1734440557, hashtext($1::text))
 `
