@@ -22,6 +22,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/gavel-oj/gavel/internal/apperr"
+	"github.com/gavel-oj/gavel/internal/clock"
 	"github.com/gavel-oj/gavel/internal/store/storedb"
 )
 
@@ -100,7 +101,7 @@ func Open(ctx context.Context, url string, opts Options) (*DB, error) {
 		_, err := conn.Exec(ctx, "set plan_cache_mode = force_generic_plan")
 		return err
 	}
-	hot.BeforeAcquire = keepPlans
+	hot.PrepareConn = keepPlans(clock.System{})
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {
 		return nil, fmt.Errorf("database pool: %w", err)
@@ -177,17 +178,19 @@ set tcp_user_timeout = 8000`,
 // ever after.
 const planKept = time.Second
 
-// keepPlans is the BeforeAcquire of the hot path's pool: it has a session plan
-// again when its plans are old.
-func keepPlans(ctx context.Context, conn *pgx.Conn) bool {
+// keepPlans is the PrepareConn of the hot path's pool: it has a session plan
+// again when its plans are old. One that fails is replaced.
+func keepPlans(clk clock.Clock) func(context.Context, *pgx.Conn) (bool, error) {
 	const key = "gavel: plans from"
-	data := conn.PgConn().CustomData()
-	if from, ok := data[key].(time.Time); ok && time.Since(from) < planKept {
-		return true
+	return func(ctx context.Context, conn *pgx.Conn) (bool, error) {
+		data, now := conn.PgConn().CustomData(), clk.Now()
+		if from, ok := data[key].(time.Time); ok && now.Sub(from) < planKept {
+			return true, nil
+		}
+		data[key] = now
+		_, err := conn.Exec(ctx, "discard plans")
+		return err == nil, nil
 	}
-	data[key] = time.Now()
-	_, err := conn.Exec(ctx, "discard plans")
-	return err == nil // else the pool takes another session
 }
 
 // explainConnect turns a connection error into one line a person can act on.

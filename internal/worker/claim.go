@@ -25,7 +25,7 @@ const (
 // claimLoop asks for work whenever there is room for it, with one long-poll at
 // a time for all free slots, until ctx ends.
 func (w *Worker) claimLoop(ctx context.Context) {
-	pause := client.NewPause(500*time.Millisecond, 30*time.Second)
+	pause := client.NewPause(500*time.Millisecond, 10*time.Second) // a standby that becomes the leader has work at once
 	var req *gavelapi.ClaimRequest
 	known := false
 	for {
