@@ -288,8 +288,9 @@ select id, lease_gen, lane, language, submitter, priority, problem_id, package_d
 select id, lease_gen, priority from jobs where state = 'pending';
 
 -- name: PendingJobsOf :many
--- Leader's catch-up scan: those that memory does not know, oldest first.
-select * from jobs where id = any(@ids::bigint[]) and state = 'pending' order by id;
+-- Leader's catch-up scan: those that memory does not know, oldest first. There
+-- may be very many: the planner would weigh each element of an "= any" for itself.
+select j.* from unnest(@ids::bigint[]) as unknown(id) join jobs j on j.id = unknown.id where j.state = 'pending' order by j.id;
 
 -- name: LeasedJobs :many
 -- Leader's rebuild after a takeover or an uncertain commit.

@@ -840,10 +840,11 @@ func (q *Queries) PendingJobs(ctx context.Context, db DBTX) ([]*PendingJobsRow, 
 }
 
 const pendingJobsOf = `-- name: PendingJobsOf :many
-select id, judging_id, submission_id, kind, lane, language, submitter, state, attempts, lease_gen, lease_token, lease_expires_at, confirmed, worker_id, session, request_id, created_at, work_id, priority, problem_id, package_digest, features, tags, memory_bytes, cpu_us, batch_id, batch_budget, target_worker_id from jobs where id = any($1::bigint[]) and state = 'pending' order by id
+select j.id, j.judging_id, j.submission_id, j.kind, j.lane, j.language, j.submitter, j.state, j.attempts, j.lease_gen, j.lease_token, j.lease_expires_at, j.confirmed, j.worker_id, j.session, j.request_id, j.created_at, j.work_id, j.priority, j.problem_id, j.package_digest, j.features, j.tags, j.memory_bytes, j.cpu_us, j.batch_id, j.batch_budget, j.target_worker_id from unnest($1::bigint[]) as unknown(id) join jobs j on j.id = unknown.id where j.state = 'pending' order by j.id
 `
 
-// Leader's catch-up scan: those that memory does not know, oldest first.
+// Leader's catch-up scan: those that memory does not know, oldest first. There
+// may be very many: the planner would weigh each element of an "= any" for itself.
 func (q *Queries) PendingJobsOf(ctx context.Context, db DBTX, ids []int64) ([]*Job, error) {
 	rows, err := db.Query(ctx, pendingJobsOf, ids)
 	if err != nil {
