@@ -232,11 +232,13 @@ func TestTheLoadIsMeasured(t *testing.T) {
 			t.Error(why)
 		}
 	}
-	if len(r.Figures) != 4 {
+	if len(r.Figures) != 5 {
 		t.Fatalf("%d figures: %v", len(r.Figures), r.Figures)
 	}
-	if rate := r.Figures[3]; rate.Value <= 0 {
-		t.Errorf("%s: %v %s", rate.Name, rate.Value, rate.Unit)
+	for _, rate := range r.Figures[3:] {
+		if rate.Value <= 0 {
+			t.Errorf("%s: %v %s", rate.Name, rate.Value, rate.Unit)
+		}
 	}
 	if left := leftovers(o.Dir); len(left) != 0 {
 		t.Errorf("left behind: %v", left)
