@@ -215,8 +215,12 @@ func TestInteractorThatTakesTheProgramsTimeIsAFault(t *testing.T) {
 		interactor sandbox.Result
 		fault      bool
 	}{{worked, true}, {waited, false}} {
-		outlives := func(context.Context, *sandbox.Spec) (sandbox.Result, error) {
-			<-time.After(300 * time.Millisecond) // the program ended first, and was seen to
+		// The program ended first and was seen to: the box is told to end the interactor.
+		outlives := func(ctx context.Context, spec *sandbox.Spec) (sandbox.Result, error) {
+			select {
+			case <-spec.Enforce:
+			case <-ctx.Done():
+			}
 			return tt.interactor, nil
 		}
 		e := newEngine(t, &fakeProvider{run: result(stopped), check: outlives}, 1)

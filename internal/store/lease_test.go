@@ -29,8 +29,10 @@ type fixture struct {
 	term     int64
 }
 
-func newFixture(t testing.TB) *fixture {
-	f := &fixture{DB: open(t, store.Options{}), t: t, digest: "sha256:" + fmt.Sprintf("%064d", 0)}
+func newFixture(t testing.TB) *fixture { return newFixtureWith(t, store.Options{}) }
+
+func newFixtureWith(t testing.TB, opts store.Options) *fixture {
+	f := &fixture{DB: open(t, opts), t: t, digest: "sha256:" + fmt.Sprintf("%064d", 0)}
 	ctx := t.Context()
 	for sql, into := range map[string]*int64{
 		"insert into workers (name) values ('w') returning id":                                           &f.workerID,

@@ -4,24 +4,36 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/gavel-oj/gavel/internal/clock"
 	"github.com/gavel-oj/gavel/internal/lease"
+	"github.com/gavel-oj/gavel/internal/store"
 	"github.com/gavel-oj/gavel/internal/store/storedb"
 )
 
 const batchRows = 50
 
+// movedClock is the system's, moved.
+type movedClock struct {
+	clock.System
+	by atomic.Int64 // nanoseconds
+}
+
+func (c *movedClock) Now() time.Time { return c.System.Now().Add(time.Duration(c.by.Load())) }
+
 // backlog is a database with much open work, none of which the planner has been
 // told of: half of it is leased, the rest waits.
 func backlog(t *testing.T, open int) (f *fixture, leased, waiting []int64) {
-	f = newFixture(t)
+	later := &movedClock{}
+	f = newFixtureWith(t, store.Options{Clock: later})
 	s := f.submit()
-	owner, planned := f.owner(), time.Now()
+	owner := f.owner()
 	empty := func() { // a session of the hot path makes its plans now
 		if _, err := owner.Exec(t.Context(), "vacuum analyze jobs"); err != nil {
 			t.Fatal(err)
@@ -31,7 +43,6 @@ func backlog(t *testing.T, open int) (f *fixture, leased, waiting []int64) {
 				t.Fatalf("%s did something to a job that is gone", event)
 			}
 		}
-		planned = time.Now()
 	}
 	for _, sql := range []string{
 		// Nothing but this test says when statistics are made, and they are as
@@ -58,7 +69,7 @@ func backlog(t *testing.T, open int) (f *fixture, leased, waiting []int64) {
 			empty()
 		}
 	}
-	<-time.After(time.Until(planned.Add(2 * time.Second))) // their age itself is waited for: it plans again when its plans are a second old
+	later.by.Add(int64(2 * time.Second)) // its plans are old now
 	for i := range int64(2 * batchRows) {
 		if id := s.JobID + 1 + i; id%2 == 0 {
 			leased = append(leased, id)

@@ -57,15 +57,19 @@ type DB struct {
 
 // Options of Open.
 type Options struct {
-	MaxConns int32  // 0: 8
-	Guards   Guards // zero: DefaultGuards
-	AppName  string // shown in pg_stat_activity; "" means gavel
-	Role     string // to become, where the login may; "" means ArbiterRole
+	MaxConns int32       // 0: 8
+	Guards   Guards      // zero: DefaultGuards
+	AppName  string      // shown in pg_stat_activity; "" means gavel
+	Role     string      // to become, where the login may; "" means ArbiterRole
+	Clock    clock.Clock // of the age of plans; nil is the system's
 }
 
 // Open connects to url. An unreachable or refusing database is an
 // apperr.Unavailable that names host and database, never the password.
 func Open(ctx context.Context, url string, opts Options) (*DB, error) {
+	if opts.Clock == nil {
+		opts.Clock = clock.System{}
+	}
 	cfg, err := pgxpool.ParseConfig(url)
 	if err != nil {
 		return nil, apperr.New(apperr.Invalid, "expected postgres://user@host:port/database or host=… dbname=…",
@@ -101,7 +105,7 @@ func Open(ctx context.Context, url string, opts Options) (*DB, error) {
 		_, err := conn.Exec(ctx, "set plan_cache_mode = force_generic_plan")
 		return err
 	}
-	hot.PrepareConn = keepPlans(clock.System{})
+	hot.PrepareConn = keepPlans(opts.Clock)
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {
 		return nil, fmt.Errorf("database pool: %w", err)
