@@ -246,3 +246,20 @@ func (f *fixture) tokens(tx pgx.Tx, ids []int64) []uuid.UUID {
 	}
 	return tokens
 }
+
+// A session of the hot path is bounded as any other, and has given up the same rights.
+func TestSessionsOfTheHotPathHaveTheSameGuards(t *testing.T) {
+	f := newFixture(t)
+	const asked = `select concat_ws(' ', current_user, current_setting('statement_timeout'), current_setting('lock_timeout'),
+		current_setting('idle_in_transaction_session_timeout'), current_setting('client_connection_check_interval'), current_setting('jit'))`
+	var plain, hot string
+	if err := f.Pool.QueryRow(t.Context(), asked).Scan(&plain); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Hot.QueryRow(t.Context(), asked).Scan(&hot); err != nil {
+		t.Fatal(err)
+	}
+	if plain != hot || !strings.HasPrefix(plain, "gavel_arbiter 10s 5s 6s") {
+		t.Errorf("a session of the pool has %q, one of the hot path %q", plain, hot)
+	}
+}
