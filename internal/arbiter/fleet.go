@@ -58,7 +58,7 @@ func (l *leadership) enlist(id int64, now time.Time) {
 	}
 	w := dispatch.Worker{
 		ID: id, Name: p.name, Rank: unknownRank, Slots: p.slots, Features: p.caps.Features,
-		MemoryBytes: p.caps.MemoryBytes, Cached: p.cached,
+		MemoryBytes: p.caps.MemoryBytes, Cached: p.cached, HeardAt: p.seenAt,
 	}
 	for _, o := range p.caps.Languages {
 		w.Languages = append(w.Languages, o.ID)

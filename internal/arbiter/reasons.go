@@ -51,8 +51,13 @@ func reasonKeyOf(j *dispatch.Job) reasonKey {
 	return reasonKey{shapeOf(j), j.Problem, strings.Join(failedBy, ",")}
 }
 
-// words adds to a reason whom dispatch does not see.
+// words adds to a reason whom dispatch does not see. Needs l.mu.
 func (l *leadership) words(cause dispatch.Cause, text string) string {
+	if cause == dispatch.NobodyOnline {
+		if gone := l.goneSilent(l.a.clock.Now()); len(gone) > 0 {
+			text += fmt.Sprintf("; the last to be heard of was %s, at %s", gone[0].name, instant(gone[0].seenAt))
+		}
+	}
 	if there := l.edge.Load(); there != nil && len(*there) > 0 && (cause == dispatch.NobodyOnline || cause == dispatch.NobodyAble) {
 		text += fmt.Sprintf("; not counting %d straight on the database, who may take it", len(*there))
 	}
@@ -72,15 +77,9 @@ func (l *leadership) writeReasons(ctx context.Context) error {
 			l.reasons[reasonKey{r.Shape, r.ProblemID, r.FailedBy}] = said{dispatch.Cause(r.Cause), r.Reason}
 		}
 	}
-	l.mu.Lock()
-	reasons := l.board.Reasons()
-	l.mu.Unlock()
-	if len(reasons) == 0 && len(l.reasons) == 0 {
+	now := l.reasonsNow()
+	if len(now) == 0 && len(l.reasons) == 0 {
 		return nil
-	}
-	now := make(map[reasonKey]said, len(reasons))
-	for i := range reasons {
-		now[reasonKeyOf(&reasons[i].Like)] = said{reasons[i].Cause, l.words(reasons[i].Cause, reasons[i].Text)}
 	}
 	p, next := l.changedReasons(now)
 	n, err := l.a.q.WriteReasons(ctx, l.a.db.Pool, p)
@@ -92,6 +91,18 @@ func (l *leadership) writeReasons(ctx context.Context) error {
 		l.reasons = next
 	}
 	return nil
+}
+
+// reasonsNow is why each shape of work waits.
+func (l *leadership) reasonsNow() map[reasonKey]said {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	reasons := l.board.Reasons(l.a.clock.Now())
+	now := make(map[reasonKey]said, len(reasons))
+	for i := range reasons {
+		now[reasonKeyOf(&reasons[i].Like)] = said{reasons[i].Cause, l.words(reasons[i].Cause, reasons[i].Text)}
+	}
+	return now
 }
 
 // changedReasons is what to write so that now is stored, and what is stored then.
@@ -145,7 +156,7 @@ func (l *leadership) liveQueue() []gavelapi.QueueCount {
 	for _, c := range l.board.Counts() {
 		list = append(list, gavelapi.QueueCount{Lane: c.Lane.String(), Language: c.Language, Jobs: c.Jobs, Reasons: []gavelapi.QueueReason{}})
 	}
-	for _, r := range l.board.Reasons() {
+	for _, r := range l.board.Reasons(l.a.clock.Now()) {
 		i := slices.IndexFunc(list, func(c gavelapi.QueueCount) bool {
 			return c.Lane == r.Like.Lane.String() && c.Language == r.Like.Language
 		})
@@ -211,6 +222,25 @@ func (a *Arbiter) storedQueue(ctx context.Context, q *gavelapi.Queue) error {
 	return nil
 }
 
+// instant is a moment in words.
+func instant(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 MST") }
+
+// silentShown bounds how many workers that are gone an explanation names.
+const silentShown = 10
+
+// goneSilent lists those that were here in this term and are not any more, the
+// last to be heard of first. Needs l.mu.
+func (l *leadership) goneSilent(now time.Time) []*presence {
+	var gone []*presence
+	for id, p := range l.presence {
+		if s := l.settings[id]; !l.isOnline(id, now) && (s == nil || !s.Disabled) {
+			gone = append(gone, p)
+		}
+	}
+	slices.SortFunc(gone, func(x, y *presence) int { return cmp.Or(y.seenAt.Compare(x.seenAt), cmp.Compare(x.name, y.name)) })
+	return gone[:min(len(gone), silentShown)]
+}
+
 var priorityNames = map[int]string{dispatch.ClassBumped: "bumped", dispatch.ClassContest: "contest", dispatch.ClassPractice: "practice", dispatch.ClassBatch: "batch"}
 
 // explainWaiting adds what is known of a waiting submission: live from the
@@ -248,6 +278,11 @@ func (a *Arbiter) explainWaiting(ctx context.Context, id int64, e *gavelapi.Expl
 	e.Priority = priorityNames[why.Class]
 	for _, w := range why.Workers {
 		e.Workers = append(e.Workers, gavelapi.WorkerReason{Worker: w.Name, Reason: w.Reason})
+	}
+	for _, p := range l.goneSilent(now) {
+		e.Workers = append(e.Workers, gavelapi.WorkerReason{
+			Worker: p.name, Reason: fmt.Sprintf("it is offline: last heard of at %s; is its machine awake and gavel-worker running there?", instant(p.seenAt)),
+		})
 	}
 	if why.Able > 0 {
 		e.EstimateMS = l.estimate(why.Position).Milliseconds()

@@ -157,7 +157,7 @@ func TestWhyFailedWorkWaitsIsStored(t *testing.T) {
 	l := a.hold()
 	a.report(l.LeaseToken, faultReport(gavelapi.BlameHost))
 	_, rest := a.stays()
-	s.awaitStored(sub.ID, dispatch.Queued, "all 2 able workers are busy")
+	s.awaitStored(sub.ID, dispatch.Queued, "none of the 2 able workers can take it now; busy: 1; of 1: it failed this job before")
 	if n := s.number("select count(*) from waiting_reasons where failed_by = $1", fmt.Sprint(a.p.WorkerID)); n != 1 {
 		t.Errorf("%d reasons are stored for what a failed", n)
 	}

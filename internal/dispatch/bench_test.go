@@ -115,7 +115,7 @@ func BenchmarkReasons(b *testing.B) {
 		b.Run(fmt.Sprintf("jobs=%d/workers=%d", size.jobs, size.workers), func(b *testing.B) {
 			board := crowd(size.jobs, size.workers)
 			for b.Loop() {
-				if n := len(board.Reasons()); n != len(board.shapes) {
+				if n := len(board.Reasons(start)); n != len(board.shapes) {
 					b.Fatalf("%d reasons for %d shapes", n, len(board.shapes))
 				}
 			}

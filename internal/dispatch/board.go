@@ -93,6 +93,7 @@ type worker struct {
 	idleTurn  int64     // orders workers that are idle since the same moment
 	polledAt  time.Time // when its latest claim ended
 	listed    bool      // in its profile's idle list
+	quiet     bool      // in its profile's set of those that do not ask
 }
 
 type claim struct {

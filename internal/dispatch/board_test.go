@@ -519,6 +519,58 @@ func TestExplainNamesTheRuleThatKeepsAJobWaiting(t *testing.T) {
 	}
 }
 
+// Busy is who has no free slot; whoever does not ask, or asks and is kept from
+// the work, is told of as that.
+func TestWhyNobodyTakesWorkThatSomebodyCould(t *testing.T) {
+	const heard = "1970-01-12 13:46:40 UTC"
+	heardAt := func(w Worker) Worker { w.HeardAt = start; return w }
+	asleep := func(workers ...Worker) *Board {
+		b := fleet(workers...)
+		b.RemoveClaim(1, start)
+		return b
+	}
+	busy := asleep(anna(1), berta(1))
+	busy.Hold(cpp(99), 2, start)
+	busyAlone := fleet(anna(1))
+	busyAlone.Hold(cpp(99), 1, start)
+	answered := fleet(anna(2))
+	answered.AddJob(cpp(98))
+	answered.RemoveClaim(1, start)
+	answered.AddClaim(Claim{ID: 2, Worker: 1, Slots: 1}, start)
+	answered.Match(start, 1) // which fills the claim
+	small := func(w Worker) Worker { w.MemoryBytes = 100; return w }
+	full := fleet(small(anna(2)), small(berta(2)))
+	for id := int64(1); id < 3; id++ {
+		full.Hold(Job{ID: 97 + id, Lane: Judge, Language: "cpp17", Needs: Needs{MemoryBytes: 60}}, id, start)
+	}
+	for _, c := range []struct {
+		name       string
+		board      *Board
+		after      time.Duration
+		want, anna string
+	}{
+		{"it sleeps", asleep(heardAt(anna(1))), asksAgain, "the one able worker has asked for no work since " + heard, "it has asked for no work since " + heard + "; last heard of at " + heard},
+		{"it is between two claims", asleep(anna(1)), asksAgain - 1, "the one able worker is busy", "it is between two claims"},
+		{"its slots are taken", busyAlone, asksAgain, "the one able worker is busy", "all of its slots are busy"},
+		{"its claim is filled", answered, asksAgain, "the one able worker is busy", "its claim is being answered"},
+		{"one sleeps, one is busy", busy, asksAgain, "none of the 2 able workers can take it now; busy: 1; asking for no work: 1, the last since " + heard, "it has asked"},
+		{"both are out of memory", full, asksAgain, "none of the 2 able workers can take it now; of 2: its memory is taken by other jobs", "its memory is taken"},
+		{"one sleeps, one is free", asleep(anna(1), berta(1)), asksAgain, "2 able workers are online, 1 of them free", "it has asked"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			now := start.Add(c.after)
+			c.board.AddJob(Job{ID: 1, Lane: Judge, Language: "cpp17", Needs: Needs{MemoryBytes: 60}})
+			got, _ := c.board.Explain(1, now)
+			if got.Reason != "position 1 in the queue; "+c.want || !strings.HasPrefix(got.Workers[0].Reason, c.anna) {
+				t.Errorf("explained by %q, of anna %q", got.Reason, got.Workers[0].Reason)
+			}
+			if rs := c.board.Reasons(now); len(rs) != 1 || rs[0].Text != c.want {
+				t.Errorf("the reasons: %+v", rs)
+			}
+		})
+	}
+}
+
 func TestCountsAreByLaneAndLanguage(t *testing.T) {
 	b := add(New(DefaultPolicy), cpp(1), cpp(2), Job{ID: 3, Lane: Rejudge, Language: "cpp17", Needs: Needs{MemoryBytes: 5}}, Job{ID: 4, Lane: Run, Language: "lua"})
 	b.RemoveJob(2)

@@ -38,7 +38,7 @@ func (b *Board) Explain(id int64, now time.Time) (Explanation, bool) {
 	if r == nil {
 		return Explanation{}, false
 	}
-	c, free := census{refusals: map[string]int{}}, 0
+	c, at := census{refusals: map[string]int{}}, posts{}
 	var workers []WorkerReason
 	for _, w := range b.workers {
 		if !w.online {
@@ -50,17 +50,14 @@ func (b *Board) Explain(id int64, now time.Time) (Explanation, bool) {
 			c.refusals[why]++
 		} else {
 			c.able++
-			why = b.notNow(r.shape, w)
-			if why == "" {
-				free++
-			}
+			why = b.notNow(r.shape, w, now, &at)
 		}
 		workers = append(workers, WorkerReason{w.ID, w.Name, why})
 	}
 	slices.SortFunc(workers, func(x, y WorkerReason) int {
 		return cmp.Or(cmp.Compare(x.Name, y.Name), cmp.Compare(x.ID, y.ID))
 	})
-	e := b.tell(r, c, func() int { return free }, now)
+	e := b.tell(r, c, func() posts { return at }, now)
 	e.Workers = workers
 	return e, true
 }
@@ -72,17 +69,17 @@ func (b *Board) Why(id int64, now time.Time) (Explanation, bool) {
 	if r == nil {
 		return Explanation{}, false
 	}
-	return b.tell(r, b.census(r.shape), func() int { return b.freeFor(r.shape) }, now), true
+	return b.tell(r, b.census(r.shape), func() posts { return b.posts(r.shape, now) }, now), true
 }
 
-func (b *Board) tell(r *record, c census, freeFor func() int, now time.Time) Explanation {
-	free := sync.OnceValue(freeFor)
+func (b *Board) tell(r *record, c census, where func() posts, now time.Time) Explanation {
+	at := sync.OnceValue(where)
 	e := Explanation{Lane: r.shape.lane, Class: r.place.class, Able: c.able, Position: b.position(r)}
-	e.Cause, e.Reason = b.reason(r.shape, c, free)
+	e.Cause, e.Reason = b.reason(r.shape, c, at)
 	if e.Cause != Queued {
 		return e
 	}
-	if since, kept := b.kept[r.place.id]; kept && now.Sub(since) < b.policy.Hold && free() > 0 {
+	if since, kept := b.kept[r.place.id]; kept && now.Sub(since) < b.policy.Hold && at().free > 0 {
 		e.Reason = keptForAMoment
 	} else {
 		e.Reason = fmt.Sprintf("position %d in the queue; %s", e.Position, e.Reason)
@@ -104,17 +101,25 @@ func (b *Board) never(s *shape, w *worker) string {
 	return ""
 }
 
-// notNow says what keeps an able worker from a shape at the moment.
-func (b *Board) notNow(s *shape, w *worker) string {
-	if w.held >= w.Slots {
+// notNow says what keeps an able worker from a shape at the moment, and counts
+// it where it belongs.
+func (b *Board) notNow(s *shape, w *worker, now time.Time, at *posts) string {
+	switch why := b.refusedNow(s, w); {
+	case w.held >= w.Slots:
 		return "all of its slots are busy"
-	}
-	if why := b.refusedNow(s, w); why != "" {
+	case w.open == 0:
+		if at.noteQuiet(w, now); now.Sub(w.polledAt) < asksAgain {
+			return "it is between two claims"
+		}
+		return fmt.Sprintf("it has asked for no work since %s; last heard of at %s: its machine sleeps or is cut off, or its process is stopped or stuck, as its log says",
+			instant(w.polledAt), instant(w.HeardAt))
+	case !w.free():
+		return "its claim is being answered"
+	case why != "":
+		at.refuse(why)
 		return why
 	}
-	if !w.free() {
-		return "it is not asking for work at the moment"
-	}
+	at.free++
 	return ""
 }
 

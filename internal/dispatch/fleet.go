@@ -16,6 +16,9 @@ func (b *Board) SetWorker(facts Worker, now time.Time) {
 	if w.idleSince.IsZero() {
 		b.idleFrom(w, now)
 	}
+	if w.polledAt.IsZero() { // it is known by its asking
+		w.polledAt = now
+	}
 	b.unlist(w)
 	b.count(w, -1)
 	key := profileKey(&facts)
@@ -99,7 +102,7 @@ func (b *Board) count(w *worker, sign int) {
 func (b *Board) joinProfile(key string, facts *Worker) *profile {
 	p := b.byKey[key]
 	if p == nil {
-		p = &profile{key: key, worker: *facts, able: map[*shape]bool{}, memory: map[int64]int{}}
+		p = &profile{key: key, worker: *facts, able: map[*shape]bool{}, memory: map[int64]int{}, quiet: map[*worker]struct{}{}}
 		p.worker.Cached = nil
 		b.byKey[key] = p
 		at, _ := slices.BinarySearchFunc(b.profiles, p, func(x, y *profile) int {
@@ -179,12 +182,20 @@ func (b *Board) idleFrom(w *worker, now time.Time) {
 	w.idleSince, w.idleTurn = now, b.idleTurn
 }
 
-// list puts a worker that is free into its profile's idle list.
+// list puts a worker that is free into its profile's idle list, and one that
+// would be if it asked among the quiet.
 func (b *Board) list(w *worker) {
-	if w.listed || w.profile == nil || !w.free() {
+	if w.profile == nil {
 		return
 	}
 	p := w.profile
+	if w.online && w.open == 0 && w.held < w.Slots {
+		p.quiet[w], w.quiet = struct{}{}, true
+		return
+	}
+	if w.listed || !w.free() {
+		return
+	}
 	at, _ := slices.BinarySearchFunc(p.idle, w, longestIdleFirst)
 	p.idle = slices.Insert(p.idle, at, w)
 	w.listed = true
@@ -193,6 +204,10 @@ func (b *Board) list(w *worker) {
 
 // unlist takes it out; it must come before what free or the order depend on changes.
 func (b *Board) unlist(w *worker) {
+	if w.quiet {
+		delete(w.profile.quiet, w)
+		w.quiet = false
+	}
 	if !w.listed {
 		return
 	}

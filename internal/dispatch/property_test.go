@@ -224,7 +224,7 @@ func (w *world) survey() {
 // its jobs, and that every job is spoken of.
 func (w *world) reasons() {
 	shapes, jobs := map[string]Reason{}, 0
-	for _, r := range w.b.Reasons() {
+	for _, r := range w.b.Reasons(w.now) {
 		shapes[shapeKey(&r.Like, r.Like.Problem)] = r
 		jobs += r.Jobs
 		if !slices.Contains(Causes(), r.Cause) || r.Text == "" {
@@ -316,6 +316,7 @@ func TestAnyHistoryIsSoundAndNothingWaitsForAFreeWorker(t *testing.T) {
 				}
 				delete(w.out, id)
 			},
+			"a while": func(*rapid.T) { w.now = w.now.Add(asksAgain) },
 			"brake": func(*rapid.T) {
 				b := Brakes{Problems: map[int64]string{}}
 				if p := rapid.Int64Range(0, 3).Draw(t, "held problem"); p != 0 {

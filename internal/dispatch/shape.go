@@ -69,6 +69,8 @@ type profile struct {
 	memory  map[int64]int // workers by their budget; who has none has all there is
 	// idle are its workers with a waiting claim and a free slot, longest idle first.
 	idle []*worker
+	// quiet are its workers with a free slot and no claim: between two, or gone.
+	quiet map[*worker]struct{}
 }
 
 func profileKey(w *Worker) string {

@@ -103,6 +103,8 @@ type Worker struct {
 	AsideLanguages map[string]string
 	// Slow is why it is kept off tight limits while others can take them.
 	Slow string
+	// HeardAt is when it last said anything; it goes into words only.
+	HeardAt time.Time
 }
 
 // Claim is a claim that waits for work.

@@ -3,8 +3,10 @@ package dispatch
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
+	"time"
 )
 
 // Cause is the rule that keeps work waiting. Names are a contract: they are stored.
@@ -36,13 +38,13 @@ type Reason struct {
 // Reasons says why everything that waits does so, by the rules that Explain
 // tells of one job. It asks them once a shape and profile of workers, and not
 // once a job.
-func (b *Board) Reasons() []Reason {
+func (b *Board) Reasons(now time.Time) []Reason {
 	reasons := make([]Reason, 0, len(b.shapes))
 	for _, s := range b.shapes {
 		if s.count == 0 {
 			continue
 		}
-		cause, text := b.reason(s, b.census(s), func() int { return b.freeFor(s) })
+		cause, text := b.reason(s, b.census(s), func() posts { return b.posts(s, now) })
 		reasons = append(reasons, Reason{
 			Like: Job{
 				Lane: s.lane, Language: s.language, Needs: s.needs, Problem: s.problem, Batch: s.batch, Budget: s.budget,
@@ -60,9 +62,42 @@ type census struct {
 	refusals     map[string]int // of those that are not able, by reason
 }
 
-// reason puts the first rule that holds a shape into words. free counts the
-// workers that would be given one of its jobs now.
-func (b *Board) reason(s *shape, c census, free func() int) (Cause, string) {
+// posts is what those who are able to take a shape do just now. Who is in no
+// count has no free slot, or is being answered.
+type posts struct {
+	free    int            // would be given one of its jobs
+	quiet   int            // have a free slot and have not asked for a while
+	lastAsk time.Time      // when the last of those did
+	refused map[string]int // ask, and are kept from it, by reason
+}
+
+// asksAgain is how long a worker may be between two claims before it counts as
+// one that does not ask: it reports, fetches a package, or its call was cut.
+const asksAgain = 2 * time.Second
+
+// noteQuiet counts a worker with a free slot that has no claim.
+func (p *posts) noteQuiet(w *worker, now time.Time) {
+	if now.Sub(w.polledAt) < asksAgain {
+		return // as good as busy: it will have asked by the time somebody reads this
+	}
+	if p.quiet++; w.polledAt.After(p.lastAsk) {
+		p.lastAsk = w.polledAt
+	}
+}
+
+func (p *posts) refuse(why string) {
+	if p.refused == nil {
+		p.refused = map[string]int{}
+	}
+	p.refused[why]++
+}
+
+// instant is a moment in words that stay the same from one look to the next.
+func instant(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 MST") }
+
+// reason puts the first rule that holds a shape into words. where tells what
+// those that are able do just now.
+func (b *Board) reason(s *shape, c census, where func() posts) (Cause, string) {
 	switch {
 	case s.brake != "":
 		return Held, "held by an operator: " + s.brake
@@ -73,16 +108,40 @@ func (b *Board) reason(s *shape, c census, free func() int) (Cause, string) {
 	case b.overBudget(s):
 		return OverBudget, fmt.Sprintf("its rejudge has %d jobs at work, as many as it may at once", b.batch[s.batch])
 	}
-	switch n := free(); {
-	case n == 0 && c.able == 1:
-		return Queued, "the one able worker is busy"
-	case n == 0:
-		return Queued, fmt.Sprintf("all %d able workers are busy", c.able)
-	case c.able == 1:
-		return Queued, "one able worker is online and free"
-	default:
-		return Queued, fmt.Sprintf("%d able workers are online, %d of them free", c.able, n)
+	return Queued, where().words(c.able)
+}
+
+// words says what those that are able do.
+func (p posts) words(able int) string {
+	busy := able - p.free - p.quiet
+	for _, n := range p.refused {
+		busy -= n
 	}
+	switch {
+	case p.free > 0 && able == 1:
+		return "one able worker is online and free"
+	case p.free > 0:
+		return fmt.Sprintf("%d able workers are online, %d of them free", able, p.free)
+	case able == 1 && p.quiet == 1:
+		return "the one able worker has asked for no work since " + instant(p.lastAsk)
+	case able == 1 && busy == 0:
+		return "the one able worker does not get it now: " + slices.Collect(maps.Keys(p.refused))[0]
+	case able == 1:
+		return "the one able worker is busy"
+	case busy == able:
+		return fmt.Sprintf("all %d able workers are busy", able)
+	}
+	texts := []string{fmt.Sprintf("none of the %d able workers can take it now", able)}
+	if busy > 0 {
+		texts = append(texts, fmt.Sprintf("busy: %d", busy))
+	}
+	if p.quiet > 0 {
+		texts = append(texts, fmt.Sprintf("asking for no work: %d, the last since %s", p.quiet, instant(p.lastAsk)))
+	}
+	for _, why := range slices.Sorted(maps.Keys(p.refused)) {
+		texts = append(texts, fmt.Sprintf("of %d: %s", p.refused[why], why))
+	}
+	return strings.Join(texts, "; ")
 }
 
 // census counts by profile, for Reasons and Why; Explain counts by worker, and a
@@ -123,19 +182,29 @@ func (b *Board) census(s *shape) census {
 	return c
 }
 
-// freeFor counts the workers that would be given a job of a shape now.
-func (b *Board) freeFor(s *shape) (n int) {
+// posts counts by profile what Explain counts by worker.
+func (b *Board) posts(s *shape, now time.Time) (at posts) {
 	for _, p := range b.profiles {
-		if len(p.idle) == 0 || !p.takes(s) {
+		if len(p.idle)+len(p.quiet) == 0 || !p.takes(s) {
 			continue
 		}
 		for _, w := range p.idle {
-			if b.never(s, w) == "" && b.refusedNow(s, w) == "" {
-				n++
+			if b.never(s, w) != "" {
+				continue
+			}
+			if why := b.refusedNow(s, w); why != "" {
+				at.refuse(why)
+			} else {
+				at.free++
+			}
+		}
+		for w := range p.quiet {
+			if b.never(s, w) == "" {
+				at.noteQuiet(w, now)
 			}
 		}
 	}
-	return n
+	return at
 }
 
 // notForIt is what a job says to everybody but its target.
