@@ -1,7 +1,6 @@
 package arbiter
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -61,15 +60,16 @@ func (a *Arbiter) prepareSteps(m *problem.Manifest, verify string) ([]store.Prep
 	return steps, nil
 }
 
-// refusalStep tries all input validators at once. A step can ask for one
-// language: of a worker that lacks another one, the job comes back as a fault of
-// its toolchain and goes elsewhere.
+// refusalStep tries all input validators at once, because an input is refused
+// when any of them refuses it. So it asks for the languages of all.
 func refusalStep(m *problem.Manifest) store.PrepareStep {
-	s := store.PrepareStep{Kind: gavelapi.StepRefusal, Path: "data/" + problem.TrialInvalidInput}
+	var languages []string
 	for _, v := range m.InputValidators {
-		s.Language = cmp.Or(s.Language, programLanguage(v.Language))
+		if l := programLanguage(v.Language); l != "" && !slices.Contains(languages, l) {
+			languages = append(languages, l)
+		}
 	}
-	return s
+	return store.PrepareStep{Kind: gavelapi.StepRefusal, Path: "data/" + problem.TrialInvalidInput, Language: strings.Join(languages, " ")}
 }
 
 // programLanguage is what a worker must offer to build a program of a package.

@@ -193,6 +193,38 @@ func TestInputsThatAreNotValidAreAStepOfTheirOwn(t *testing.T) {
 	}
 }
 
+func TestInvalidInputsGoToWhoHasTheLanguagesOfAllValidators(t *testing.T) {
+	s := newStand(t, quick)
+	s.imports("echo", packageOf("Echo", 1, tree{
+		"data/invalid_input/1.in": "x\n", "input_validators/z1.py": "raise SystemExit(42)\n", "input_validators/z2.py": "raise SystemExit(42)\n",
+	}))
+	w := s.preparer("w", 1)
+	w.step("checker", found("ok", ""))
+	w.step("validator", found("ok", ""))
+	if leases, err := w.tryClaim(0); err != nil || len(leases) != 0 {
+		t.Fatalf("a worker without Python got %s, %v", asJSON(leases), err)
+	}
+	until(t, "the report says what the step waits for", func() bool {
+		for _, row := range s.preparation("echo", 0).Rows {
+			if row.Step == "refusal" && strings.Contains(row.Detail, "it does not offer python3") {
+				return true
+			}
+		}
+		return false
+	})
+	both := s.worker("both", 1, "cpp20", "python3")
+	both.features = []string{gavelapi.FeaturePrepare}
+	both.step("validator", found("ok", ""))
+	both.step("validator", found("ok", ""))
+	if l := both.step("refusal", found("ok", "")); l.Language != "cpp20" {
+		t.Errorf("%s", asJSON(l))
+	}
+	w.step("submission", got("AC", ""))
+	if n := s.problem("echo"); n.Version != 1 {
+		t.Errorf("%s", asJSON(n))
+	}
+}
+
 func TestTheLiveVersionStaysWhileAndAfterAnotherIsRefused(t *testing.T) {
 	s := newStand(t, quick)
 	before := s.problem("p")

@@ -108,19 +108,18 @@ func refusal(w *Worker, s *shape) string {
 	if w.Away != "" && s.lane != Probe {
 		return w.Away
 	}
-	if s.language != "" {
-		if !slices.Contains(w.Languages, s.language) {
-			return "it does not offer " + s.language
-		}
-		if why := w.AsideLanguages[s.language]; why != "" && s.lane != Probe {
-			return why
-		}
+	if why := languageRefusal(w, s, s.language); why != "" {
+		return why
 	}
 	if len(w.Lanes) > 0 && s.lane != Probe && !slices.Contains(w.Lanes, s.lane) {
 		return fmt.Sprintf("it does not take the %s lane", s.lane)
 	}
 	for _, f := range s.needs.Features {
-		if !slices.Contains(w.Features, f) {
+		if language, is := strings.CutPrefix(f, AlsoLanguage); is {
+			if why := languageRefusal(w, s, language); why != "" {
+				return why
+			}
+		} else if !slices.Contains(w.Features, f) {
 			return "it does not support " + f
 		}
 	}
@@ -128,6 +127,20 @@ func refusal(w *Worker, s *shape) string {
 		if !slices.Contains(w.Tags, t) {
 			return "it does not have the tag " + t
 		}
+	}
+	return ""
+}
+
+// languageRefusal says why a worker cannot take work in a language; none is ""
+// and asks for nothing.
+func languageRefusal(w *Worker, s *shape, language string) string {
+	switch {
+	case language == "":
+		return ""
+	case !slices.Contains(w.Languages, language):
+		return "it does not offer " + language
+	case s.lane != Probe:
+		return w.AsideLanguages[language]
 	}
 	return ""
 }

@@ -47,9 +47,13 @@ const (
 	ClassBatch    = 2 // one of many that are rejudged together
 )
 
+// AlsoLanguage begins a feature that is one more language: the worker must offer
+// it, as it must offer the job's own.
+const AlsoLanguage = "language:"
+
 // Needs are what a job asks of a worker beside its language.
 type Needs struct {
-	Features    []string // what the sandbox must support, e.g. "interactive"
+	Features    []string // what the sandbox must support, e.g. "interactive", or AlsoLanguage and an id
 	Tags        []string // what the operator must have given the worker
 	MemoryBytes int64    // the limits it runs under; 0 is unknown and fits everywhere
 	// Tight says that the time limit is so short that a slow worker could

@@ -23,9 +23,9 @@ const reportsKept = 20
 
 // PrepareStep is one step of a preparation.
 type PrepareStep struct {
-	Kind     string // checker, validator or submission
+	Kind     string // checker, validator, refusal or submission
 	Path     string // of the program, in the package
-	Language string // "" needs none
+	Language string // all that it needs, with spaces; "" needs none
 	Expected string
 	Limits   json.RawMessage // nil but for submissions
 }

@@ -24,7 +24,8 @@ select sqlc.arg(preparation_id)::bigint, unnest(@ns::int[]), unnest(@kinds::text
        unnest(@expected::text[]), unnest(@limits::jsonb[]);
 
 -- name: BeginPreparationSteps :many
--- Makes jobs of the steps that wait: of all but the submissions, or of those.
+-- Makes jobs of the steps that wait: of all but the submissions, or of those. A
+-- job has one language; more are asked for as dispatch.AlsoLanguage says.
 with begun as (
   update preparation_steps s set state = 'open'
    where s.preparation_id = sqlc.arg(preparation_id)::bigint and s.state = 'waiting'
@@ -32,7 +33,8 @@ with begun as (
   returning s.id, s.n, s.language, s.limits
 )
 insert into jobs (work_id, kind, lane, language, submitter, package_digest, features, memory_bytes, cpu_us)
-select b.id, 'prepare', 'prepare', b.language, p.problem, p.package_digest, @features::text[],
+select b.id, 'prepare', 'prepare', split_part(b.language, ' ', 1), p.problem, p.package_digest,
+       @features::text[] || array(select 'language:' || l.id from unnest((string_to_array(b.language, ' '))[2:]) as l (id)),
        coalesce((b.limits ->> 'memory_bytes')::bigint, 0), coalesce((b.limits ->> 'cpu_us')::bigint, 0)
   from begun b join preparations p on p.id = sqlc.arg(preparation_id)::bigint
  order by b.n

@@ -21,7 +21,8 @@ with begun as (
   returning s.id, s.n, s.language, s.limits
 )
 insert into jobs (work_id, kind, lane, language, submitter, package_digest, features, memory_bytes, cpu_us)
-select b.id, 'prepare', 'prepare', b.language, p.problem, p.package_digest, $1::text[],
+select b.id, 'prepare', 'prepare', split_part(b.language, ' ', 1), p.problem, p.package_digest,
+       $1::text[] || array(select 'language:' || l.id from unnest((string_to_array(b.language, ' '))[2:]) as l (id)),
        coalesce((b.limits ->> 'memory_bytes')::bigint, 0), coalesce((b.limits ->> 'cpu_us')::bigint, 0)
   from begun b join preparations p on p.id = $2::bigint
  order by b.n
@@ -34,7 +35,8 @@ type BeginPreparationStepsParams struct {
 	Submissions   bool
 }
 
-// Makes jobs of the steps that wait: of all but the submissions, or of those.
+// Makes jobs of the steps that wait: of all but the submissions, or of those. A
+// job has one language; more are asked for as dispatch.AlsoLanguage says.
 func (q *Queries) BeginPreparationSteps(ctx context.Context, db DBTX, arg *BeginPreparationStepsParams) ([]*Job, error) {
 	rows, err := db.Query(ctx, beginPreparationSteps, arg.Features, arg.PreparationID, arg.Submissions)
 	if err != nil {
