@@ -58,6 +58,8 @@ type importer struct {
 	m     *problem.Manifest
 	// perValidator is where arguments for single input validators were given.
 	perValidator string
+	// added are empty inputs of a package that has none.
+	added sample
 	// validatorsLeftOut counts the input validators that are not run.
 	validatorsLeftOut int
 }

@@ -10,6 +10,7 @@ import (
 	"io"
 	"io/fs"
 	"regexp"
+	"slices"
 	"sort"
 	"strings"
 
@@ -80,6 +81,11 @@ func takeInventory(fsys fs.FS, warn *warnings) (*inventory, error) {
 	return inv, err
 }
 
+// add puts a path at its place.
+func (inv *inventory) add(p string) {
+	inv.paths = slices.Insert(inv.paths, sort.SearchStrings(inv.paths, p), p)
+}
+
 func (inv *inventory) has(p string) bool {
 	i := sort.SearchStrings(inv.paths, p)
 	return i < len(inv.paths) && inv.paths[i] == p
@@ -130,8 +136,9 @@ func (im *importer) hashFiles() error {
 	}
 	var bom, crlf, mixed sample
 	buf := make([]byte, 256<<10)
+	fsys := WithInputs(im.fsys, im.m)
 	for _, p := range im.files.paths {
-		f, look, err := im.hashFile(p, buf)
+		f, look, err := im.hashFile(fsys, p, buf)
 		if err != nil {
 			return err
 		}
@@ -158,8 +165,8 @@ func (im *importer) hashFiles() error {
 	return nil
 }
 
-func (im *importer) hashFile(p string, buf []byte) (problem.File, *look, error) {
-	in, err := im.fsys.Open(p)
+func (im *importer) hashFile(fsys fs.FS, p string, buf []byte) (problem.File, *look, error) {
+	in, err := fsys.Open(p)
 	if err != nil {
 		return problem.File{}, nil, fmt.Errorf("read %s: %w", p, err)
 	}

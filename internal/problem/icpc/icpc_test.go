@@ -326,7 +326,7 @@ func TestWhatIsWrongInProblemYAMLIsNamedWithItsLine(t *testing.T) {
 }
 
 func TestWhatIsWrongElsewhere(t *testing.T) {
-	const pairs = "give each X.in its X.ans, or remove the single ones"
+	const pairs = "give each X.in its X.ans, an empty X.in where the program reads nothing; or remove the single ones"
 	noTests := map[string]string{"data/sample/1.in-": "", "data/sample/1.ans-": "", "data/secret/01.in-": "", "data/secret/01.ans-": ""}
 	legacy := "name: x\nvalidation: custom\n"
 	tests := map[string]struct {
@@ -334,7 +334,7 @@ func TestWhatIsWrongElsewhere(t *testing.T) {
 		field, message, hint string
 	}{
 		"no problem.yaml":               {map[string]string{"problem.yaml-": ""}, "", "there is no problem.yaml: this is not a problem package of the ICPC formats", "add a problem.yaml at the top of the package"},
-		"no tests":                      {noTests, "data", "the package has no tests: data/sample and data/secret hold no .in files", "put pairs such as data/secret/1.in and data/secret/1.ans into it"},
+		"no tests":                      {noTests, "data", "the package has no tests: data/sample and data/secret hold no .in and no .ans files", "put pairs such as data/secret/1.in and data/secret/1.ans into it"},
 		"inputs without answers":        {map[string]string{"data/secret/01.ans-": "", "data/secret/02.in": ""}, "data", "inputs without an answer (.ans): data/secret/01.in, data/secret/02.in", pairs},
 		"answers without inputs":        {map[string]string{"data/secret/01.in-": ""}, "data", "answers without an input (.in): data/secret/01.ans", pairs},
 		"both":                          {map[string]string{"data/secret/01.in-": "", "data/secret/x.in": ""}, "data", "inputs without an answer (.ans): data/secret/x.in; answers without an input (.in): data/secret/01.ans", pairs},
@@ -392,6 +392,16 @@ func TestWhatIsHarmlessIsAWarning(t *testing.T) {
 		}},
 		"integers among fractions": {map[string]string{"data/secret/01.ans": "1.5 2\n", "data/sample/1.ans": "3 4\n", "data/secret/test_group.yaml": "output_validator_args: [float_tolerance, 1e-6]"}, []string{
 			"integers and fractions are mixed in data/secret/01.ans; with a tolerance, the integers are compared with it too",
+		}},
+		"no test has an input": {map[string]string{"data/secret/01.in-": "", "data/sample/1.in-": "", "data/secret/02.yaml": "", "data/secret/03.ANS": "5\n"}, []string{
+			"not part of any test: data/secret/02.yaml",
+			"no test has an input (.in), so each is run with an empty one: data/sample/1.in, data/secret/01.in, data/secret/03.in",
+		}},
+		"no test has an input, and answers are called .out": {map[string]string{
+			"problem.yaml": "name: x\nlimits: {time_limit: 1}\n", "data/secret/01.in-": "", "data/sample/1.in-": "", "data/secret/01.ans-": "", "data/secret/01.out": "4",
+		}, []string{
+			"the format wants .ans for answers; used instead: data/secret/01.out",
+			"no test has an input (.in), so each is run with an empty one: data/sample/1.in, data/secret/01.in",
 		}},
 		"samples only": {map[string]string{"data/secret/01.in-": "", "data/secret/01.ans-": ""}, []string{"the package has samples only; data/secret holds no tests"}},
 		"names that do not exist for the format": {map[string]string{"data/secret/1 (copy).in": "", "a b/c": "", "é": ""}, []string{

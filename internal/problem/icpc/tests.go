@@ -21,20 +21,28 @@ var extras = []string{
 	".interaction", ".hint", ".desc", ".png", ".jpg", ".jpeg", ".svg",
 }
 
+// testParts are the directories below data/ that hold tests, in their order.
+var testParts = []string{"sample", "secret"}
+
 // found is what data/sample and data/secret hold.
 type found struct {
-	byBase map[string]*testFiles
-	odd    sample
+	byBase  map[string]*testFiles
+	odd     sample
+	outUsed sample // instead of .ans
 }
 
 // findTests lists the tests in the order in which they are judged: samples,
 // then secret ones, each by their paths' bytes.
 func (im *importer) findTests() error {
 	g := newGroups(im)
-	for _, part := range []string{"sample", "secret"} {
+	noInputs := im.noInputs()
+	for _, part := range testParts {
 		f, err := im.pairFiles("data/" + part)
 		if err != nil {
 			return err
+		}
+		if noInputs {
+			im.addInputs(f)
 		}
 		bases, err := im.complete(f)
 		if err != nil {
@@ -52,13 +60,19 @@ func (im *importer) findTests() error {
 			im.warn.add("not part of any test: %s", &f.odd)
 		}
 	}
+	if len(im.files.paths) > problem.MaxFiles {
+		return apperr.New(apperr.TooLarge, "use fewer tests", "with an empty input for each test the package holds more than %d files", problem.MaxFiles).At("data")
+	}
+	if im.added.n > 0 {
+		im.warn.add("no test has an input (.in), so each is run with an empty one: %s", &im.added)
+	}
 	im.warnOfOtherData()
 	if err := im.findTrials(g); err != nil {
 		return err
 	}
 	if len(im.m.Tests) == 0 {
 		return apperr.New(apperr.Invalid, "put pairs such as data/secret/1.in and data/secret/1.ans into it",
-			"the package has no tests: data/sample and data/secret hold no .in files").At("data")
+			"the package has no tests: data/sample and data/secret hold no .in and no .ans files").At("data")
 	}
 	if im.m.Tests[len(im.m.Tests)-1].Sample {
 		im.warn.add("the package has samples only; data/secret holds no tests")
@@ -126,7 +140,7 @@ func splitExt(p string) (base, ext string) {
 // half are all named at once.
 func (im *importer) complete(f *found) ([]string, error) {
 	var bases []string
-	var noAnswer, noInput, outUsed sample
+	var noAnswer, noInput sample
 	for base := range f.byBase {
 		bases = append(bases, base)
 	}
@@ -135,7 +149,7 @@ func (im *importer) complete(f *found) ([]string, error) {
 	for _, base := range bases {
 		t := f.byBase[base]
 		if t.in != "" && t.ans == "" && t.out != "" && im.conf.dialect != dialect2025 {
-			outUsed.add(t.out)
+			f.outUsed.add(t.out)
 			t.ans, t.out = t.out, ""
 		}
 		switch {
@@ -153,8 +167,8 @@ func (im *importer) complete(f *found) ([]string, error) {
 			keep = append(keep, base)
 		}
 	}
-	if outUsed.n > 0 {
-		im.warn.add("the format wants .ans for answers; used instead: %s", &outUsed)
+	if f.outUsed.n > 0 {
+		im.warn.add("the format wants .ans for answers; used instead: %s", &f.outUsed)
 	}
 	if noAnswer.n+noInput.n == 0 {
 		return keep, nil
@@ -166,7 +180,7 @@ func (im *importer) complete(f *found) ([]string, error) {
 	if noInput.n > 0 {
 		parts = append(parts, "answers without an input (.in): "+noInput.String())
 	}
-	return nil, apperr.New(apperr.Invalid, "give each X.in its X.ans, or remove the single ones", "%s", strings.Join(parts, "; ")).At("data")
+	return nil, apperr.New(apperr.Invalid, "give each X.in its X.ans, an empty X.in where the program reads nothing; or remove the single ones", "%s", strings.Join(parts, "; ")).At("data")
 }
 
 // addTest adds one test, and what a sample shows as an output.

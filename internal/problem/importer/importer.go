@@ -39,7 +39,7 @@ func Import(ctx context.Context, view *intake.View, opts Options) (*problem.Mani
 	if err != nil {
 		return nil, nil, fmt.Errorf("import package: %w", err)
 	}
-	return m, view, nil
+	return m, icpc.WithInputs(view, m), nil
 }
 
 const known = "give a package in ICPC format: problem.yaml at the top, tests in data/sample and data/secret"

@@ -231,3 +231,17 @@ func must(t *testing.T, err error) {
 		t.Fatal(err)
 	}
 }
+
+// The empty inputs of a package without any are files of the stored one.
+func TestAPackageWithoutInputsIsStoredWhole(t *testing.T) {
+	files := map[string]string{"problem.yaml": small["problem.yaml"], "data/secret/1.ans": "3\n"}
+	m, fsys, err := Import(t.Context(), view(t, files), Options{Name: "sum"})
+	must(t, err)
+	var b bytes.Buffer
+	must(t, problem.WriteArchive(&b, m, fsys))
+	pkg, err := problem.Unpack(t.Context(), &b, filepath.Join(t.TempDir(), "p"), problem.Digest(m))
+	must(t, err)
+	if text, err := os.ReadFile(pkg.Path("data/secret/1.in")); err != nil || len(text) != 0 {
+		t.Errorf("%q, %v", text, err)
+	}
+}
