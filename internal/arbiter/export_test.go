@@ -50,3 +50,6 @@ func (a *Arbiter) StickLoop() (unstick func()) {
 	l.mu.Lock()
 	return l.mu.Unlock
 }
+
+// DeliverEach is how many attempts are made side by side to one endpoint.
+const DeliverEach = deliverEach

@@ -6,12 +6,12 @@ import (
 	"math"
 	"math/rand/v2"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/gavel-oj/gavel/gavelapi"
 	"github.com/gavel-oj/gavel/internal/alarm"
@@ -29,8 +29,11 @@ const (
 	// with its arbiter. It is begun no later than attemptLasts-webhook.Timeout
 	// after it was counted, so that two never overlap.
 	attemptLasts = 30 * time.Second
-	// deliverAtOnce bounds the attempts that are made side by side.
-	deliverAtOnce = 8
+	// deliverEach bounds the attempts that are made side by side to one endpoint:
+	// one that never answers has that many places, and nobody else's.
+	deliverEach = 4
+	// deliverAtOnce bounds what is begun by one statement.
+	deliverAtOnce = 64
 	// deliveriesKept is how long the log goes back.
 	deliveriesKept = 30 * 24 * time.Hour
 )
@@ -65,48 +68,66 @@ func (a *Arbiter) announce(ctx context.Context, tx pgx.Tx, what alarm.What, rows
 
 func newMessageID() string { return "msg_" + strings.ReplaceAll(uuid.NewString(), "-", "") }
 
-// deliverLoop sends what is due. A failure to send is the endpoint's, and
-// never the leadership's.
+// deliverLoop sends what is due. Nobody waits for an endpoint but its own
+// messages. A failure to send is the endpoint's, and never the leadership's.
 func (l *leadership) deliverLoop(ctx context.Context) error {
 	ticker := l.a.clock.NewTicker(deliverEvery)
 	defer ticker.Stop()
+	var attempts sync.WaitGroup
+	defer attempts.Wait()
+	busy := map[int64]int32{} // attempts under way, by endpoint
+	ended := make(chan int64)
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
+		case webhook := <-ended:
+			full := busy[webhook] == deliverEach
+			if busy[webhook]--; busy[webhook] == 0 {
+				delete(busy, webhook)
+			}
+			if !full {
+				continue // what came since is found by the tick
+			}
 		case <-ticker.C:
 		}
-		if err := l.deliver(ctx); err != nil && ctx.Err() == nil {
+		began := l.a.clock.Now()
+		due, err := l.beginAttempts(ctx, busy)
+		if err != nil && ctx.Err() == nil {
 			l.a.log.Warn("sending webhooks failed", "error", err)
+		}
+		for _, d := range due {
+			busy[d.WebhookID]++
+			attempts.Go(func() {
+				if l.a.clock.Now().Sub(began) < attemptLasts-webhook.Timeout-time.Second { // else it may be another leader's by the time it ends
+					l.attempt(ctx, d)
+				}
+				select {
+				case ended <- d.WebhookID:
+				case <-ctx.Done():
+				}
+			})
 		}
 	}
 }
 
-func (l *leadership) deliver(ctx context.Context) error {
-	began := l.a.clock.Now()
-	due, err := l.a.q.BeginAttempts(ctx, l.a.db.Pool, &storedb.BeginAttemptsParams{
-		Shard: shard, Term: l.term, Most: deliverAtOnce, Lasts: attemptLasts,
-	})
+func (l *leadership) beginAttempts(ctx context.Context, busy map[int64]int32) ([]*storedb.BeginAttemptsRow, error) {
+	p := storedb.BeginAttemptsParams{Shard: shard, Term: l.term, Each: deliverEach, Most: deliverAtOnce, Lasts: attemptLasts}
+	for id, n := range busy {
+		p.BusyIds, p.BusyAttempts = append(p.BusyIds, id), append(p.BusyAttempts, n)
+	}
+	due, err := l.a.q.BeginAttempts(ctx, l.a.db.Pool, &p)
 	if err != nil {
-		return fmt.Errorf("begin attempts: %w", err)
+		return nil, fmt.Errorf("begin attempts: %w", err)
 	}
-	var group errgroup.Group
-	for _, d := range due {
-		group.Go(func() error {
-			if l.a.clock.Now().Sub(began) > attemptLasts-webhook.Timeout-time.Second {
-				return nil // too late: it may be another leader's by the time it ends
-			}
-			return l.attempt(ctx, d)
-		})
-	}
-	return group.Wait()
+	return due, nil
 }
 
 // attempt sends one message and writes down what came of it.
-func (l *leadership) attempt(ctx context.Context, d *storedb.BeginAttemptsRow) error {
+func (l *leadership) attempt(ctx context.Context, d *storedb.BeginAttemptsRow) {
 	status, err := l.a.hooks.Send(ctx, webhook.Message{ID: d.MessageID, URL: d.URL, Secrets: append([]string{d.Secret}, d.OldSecrets...), Body: []byte(d.Payload)}, l.a.clock.Now())
 	if err != nil && ctx.Err() != nil {
-		return nil // we are stopping: the attempt counts as lost, and is made again by whoever leads
+		return // we are stopping: the attempt counts as lost, and is made again by whoever leads
 	}
 	p := storedb.EndAttemptParams{DeliveryID: d.ID, Attempt: d.Attempts, Status: int32(status), State: "delivered"}
 	result := &l.a.count.delivered
@@ -123,9 +144,8 @@ func (l *leadership) attempt(ctx context.Context, d *storedb.BeginAttemptsRow) e
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), watchPatience)
 	defer cancel()
 	if _, err := l.a.q.EndAttempt(ctx, l.a.db.Pool, &p); err != nil {
-		return fmt.Errorf("write down attempt %d of delivery %d: %w", d.Attempts, d.ID, err)
+		l.a.log.Warn("the end of a webhook's attempt was not written down", "delivery_id", d.ID, "attempt", d.Attempts, "error", err)
 	}
-	return nil
 }
 
 // Webhooks implements httpapi.Service.

@@ -215,7 +215,7 @@ func TestAnAttemptIsMadeByOne(t *testing.T) {
 		t.Fatal(err)
 	}
 	begin := func(term int64) int {
-		rows, err := q.BeginAttempts(ctx, db.Pool, &storedb.BeginAttemptsParams{Term: term, Most: 10, Lasts: 30e9})
+		rows, err := q.BeginAttempts(ctx, db.Pool, &storedb.BeginAttemptsParams{Term: term, Each: 10, Most: 10, Lasts: 30e9})
 		if err != nil {
 			t.Fatal(err)
 		}

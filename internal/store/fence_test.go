@@ -85,7 +85,7 @@ func TestEachStatementOfALeaderNeedsItsTerm(t *testing.T) {
 			return count(f.Q.EndAlarm(ctx, f.Pool, &storedb.EndAlarmParams{Kind: "k", Subject: "ends", Evidence: json.RawMessage("{}"), Term: term}))
 		},
 		"BeginAttempts": func(term int64) (int, error) {
-			return count(f.Q.BeginAttempts(ctx, f.Pool, &storedb.BeginAttemptsParams{Term: term, Most: 10, Lasts: time.Minute}))
+			return count(f.Q.BeginAttempts(ctx, f.Pool, &storedb.BeginAttemptsParams{Term: term, Each: 10, Most: 10, Lasts: time.Minute}))
 		},
 		"GrantLeases": func(term int64) (int, error) {
 			return count(f.Q.GrantLeases(ctx, f.Hot, &storedb.GrantLeasesParams{

@@ -57,14 +57,20 @@ select w.id, @message_id, @event, sqlc.arg(alarm_id)::bigint, @payload from webh
 insert into webhook_deliveries (webhook_id, message_id, event, payload) values (@webhook_id, @message_id, 'test', @payload) returning *;
 
 -- name: BeginAttempts :many
--- Leader: what is due, counted as tried from here on. The row lock, the term
--- and the time until which an attempt may last keep two arbiters from making
--- the same one. Index: webhook_deliveries_due.
+-- Leader: what is due, counted as tried from here on; of each endpoint as many
+-- as it may have under way, of which the busy ones have some already. The row
+-- lock, the term and the time until which an attempt may last keep two arbiters
+-- from making the same one. Index: webhook_deliveries_due_each.
 with term_holds as (
   select 1 from leadership s where s.shard = @shard and s.term = sqlc.arg(term)::bigint for key share
+), busy as (
+  select unnest(@busy_ids::bigint[]) as webhook_id, unnest(@busy_attempts::int[]) as attempts
 ), due as (
-  select d.id from webhook_deliveries d, term_holds where d.state = 'waiting' and d.next_at <= now()
-   order by d.next_at limit sqlc.arg(most)::int for update of d skip locked
+  select d.id from term_holds, webhooks w left join busy b on b.webhook_id = w.id cross join lateral (
+    select d.id, d.next_at from webhook_deliveries d
+     where d.webhook_id = w.id and d.state = 'waiting' and d.next_at <= now()
+     order by d.next_at, d.id limit greatest(sqlc.arg(each)::int - coalesce(b.attempts, 0), 0) for update skip locked
+  ) d order by d.next_at, d.id limit sqlc.arg(most)::int
 ), begun as (
   update webhook_deliveries d set attempts = d.attempts + 1, next_at = now() + sqlc.arg(lasts)::interval
     from due where d.id = due.id
@@ -72,7 +78,7 @@ with term_holds as (
 ), noted as (
   insert into webhook_attempts (delivery_id, attempt, term) select b.id, b.attempts, sqlc.arg(term)::bigint from begun b
 )
-select b.id, b.message_id, b.payload, b.attempts, w.name, w.url, w.secret,
+select b.id, b.webhook_id, b.message_id, b.payload, b.attempts, w.name, w.url, w.secret,
        array(select o.secret from webhook_old_secrets o where o.webhook_id = w.id and o.until > now() order by o.until desc)::text[] as old_secrets
   from begun b join webhooks w on w.id = b.webhook_id order by b.id;
 

@@ -13,30 +13,39 @@ import (
 const beginAttempts = `-- name: BeginAttempts :many
 with term_holds as (
   select 1 from leadership s where s.shard = $1 and s.term = $2::bigint for key share
+), busy as (
+  select unnest($3::bigint[]) as webhook_id, unnest($4::int[]) as attempts
 ), due as (
-  select d.id from webhook_deliveries d, term_holds where d.state = 'waiting' and d.next_at <= now()
-   order by d.next_at limit $3::int for update of d skip locked
+  select d.id from term_holds, webhooks w left join busy b on b.webhook_id = w.id cross join lateral (
+    select d.id, d.next_at from webhook_deliveries d
+     where d.webhook_id = w.id and d.state = 'waiting' and d.next_at <= now()
+     order by d.next_at, d.id limit greatest($5::int - coalesce(b.attempts, 0), 0) for update skip locked
+  ) d order by d.next_at, d.id limit $6::int
 ), begun as (
-  update webhook_deliveries d set attempts = d.attempts + 1, next_at = now() + $4::interval
+  update webhook_deliveries d set attempts = d.attempts + 1, next_at = now() + $7::interval
     from due where d.id = due.id
   returning d.id, d.webhook_id, d.message_id, d.payload, d.attempts
 ), noted as (
   insert into webhook_attempts (delivery_id, attempt, term) select b.id, b.attempts, $2::bigint from begun b
 )
-select b.id, b.message_id, b.payload, b.attempts, w.name, w.url, w.secret,
+select b.id, b.webhook_id, b.message_id, b.payload, b.attempts, w.name, w.url, w.secret,
        array(select o.secret from webhook_old_secrets o where o.webhook_id = w.id and o.until > now() order by o.until desc)::text[] as old_secrets
   from begun b join webhooks w on w.id = b.webhook_id order by b.id
 `
 
 type BeginAttemptsParams struct {
-	Shard int32
-	Term  int64
-	Most  int32
-	Lasts time.Duration
+	Shard        int32
+	Term         int64
+	BusyIds      []int64
+	BusyAttempts []int32
+	Each         int32
+	Most         int32
+	Lasts        time.Duration
 }
 
 type BeginAttemptsRow struct {
 	ID         int64
+	WebhookID  int64
 	MessageID  string
 	Payload    string
 	Attempts   int32
@@ -46,13 +55,17 @@ type BeginAttemptsRow struct {
 	OldSecrets []string
 }
 
-// Leader: what is due, counted as tried from here on. The row lock, the term
-// and the time until which an attempt may last keep two arbiters from making
-// the same one. Index: webhook_deliveries_due.
+// Leader: what is due, counted as tried from here on; of each endpoint as many
+// as it may have under way, of which the busy ones have some already. The row
+// lock, the term and the time until which an attempt may last keep two arbiters
+// from making the same one. Index: webhook_deliveries_due_each.
 func (q *Queries) BeginAttempts(ctx context.Context, db DBTX, arg *BeginAttemptsParams) ([]*BeginAttemptsRow, error) {
 	rows, err := db.Query(ctx, beginAttempts,
 		arg.Shard,
 		arg.Term,
+		arg.BusyIds,
+		arg.BusyAttempts,
+		arg.Each,
 		arg.Most,
 		arg.Lasts,
 	)
@@ -65,6 +78,7 @@ func (q *Queries) BeginAttempts(ctx context.Context, db DBTX, arg *BeginAttempts
 		var i BeginAttemptsRow
 		if err := rows.Scan(
 			&i.ID,
+			&i.WebhookID,
 			&i.MessageID,
 			&i.Payload,
 			&i.Attempts,
