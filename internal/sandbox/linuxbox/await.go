@@ -15,6 +15,7 @@ var outputBuffers = sync.Pool{New: func() any { b := make([]byte, 64<<10); retur
 // await reads the program's output until the outcome arrives. It is one loop on one thread: a program costs the host no
 // goroutine and no wake-up that is not due to an event.
 func (r *hostRun) await(atMost time.Duration) (*outcome, []*os.File, error) {
+	r.slot.pipes.stock()
 	buf, _ := outputBuffers.Get().(*[]byte) // New above makes nothing else
 	defer outputBuffers.Put(buf)
 	deadline := monotonic() + atMost

@@ -174,9 +174,15 @@ func (r *hostRun) run(ctx context.Context) (sandbox.Result, error) {
 	return r.result(ctx, out, got)
 }
 
+// closeOutput leaves the pipes to be closed while the next program runs, unless
+// there will be none in this slot.
 func (r *hostRun) closeOutput() {
 	for _, c := range r.collectors() {
-		c.close()
+		if r.broken != "" {
+			c.close()
+		} else if c.read >= 0 {
+			r.slot.pipes.last = append(r.slot.pipes.last, c.read, c.write)
+		}
 	}
 }
 

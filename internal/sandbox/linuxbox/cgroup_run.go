@@ -17,12 +17,12 @@ type runGroup struct {
 	all  []string // distinct directories
 	used bool     // the init knows it
 
-	// Counters, kept open: they are read around every run.
-	peakFile, oomFile, pidsFile *os.File
+	peak, oom, pids *counter // kept open: they are read after every run
 
 	memoryBytes int64
 	processes   int
-	// Counters before the run, because they are cumulative.
+	// The counters at the end of the last run, because they are cumulative.
+	// Between runs nothing in the group can move them.
 	oomBase, forkFailBase int64
 }
 
@@ -42,8 +42,10 @@ func (s *slotGroup) prepare(memoryBytes int64, processes int) (g *runGroup, fres
 	if err := g.limit(memoryBytes, processes); err != nil {
 		return nil, false, err
 	}
-	fresh, g.used = !g.used, true
-	return g, fresh, g.note()
+	if fresh, g.used = !g.used, true; fresh {
+		err = g.note()
+	}
+	return g, fresh, err
 }
 
 func (s *slotGroup) retireCurrent() {
@@ -95,21 +97,19 @@ func (s *slotGroup) newRun() (*runGroup, error) {
 
 func (g *runGroup) openCounters() (err error) {
 	memory := g.slot.c.memory
-	if g.peakFile, err = os.OpenFile(filepath.Join(g.dirs[ctlMemory], memory.peakFile()), memory.peakMode(), 0); err != nil {
+	if g.peak, err = openCounter(filepath.Join(g.dirs[ctlMemory], memory.peakFile()), memory.peakMode()); err != nil {
 		return err
 	}
-	if g.oomFile, err = os.Open(filepath.Join(g.dirs[ctlMemory], memory.oomFile())); err != nil {
+	if g.oom, err = openCounter(filepath.Join(g.dirs[ctlMemory], memory.oomFile()), os.O_RDONLY); err != nil {
 		return err
 	}
-	g.pidsFile, err = os.Open(filepath.Join(g.dirs[ctlPids], "pids.events"))
+	g.pids, err = openCounter(filepath.Join(g.dirs[ctlPids], "pids.events"), os.O_RDONLY)
 	return err
 }
 
 func (g *runGroup) closeCounters() {
-	for _, f := range []*os.File{g.peakFile, g.oomFile, g.pidsFile} {
-		if f != nil {
-			_ = f.Close()
-		}
+	for _, c := range []*counter{g.peak, g.oom, g.pids} {
+		c.close()
 	}
 }
 
@@ -144,9 +144,9 @@ func (g *runGroup) note() (err error) {
 	return nil
 }
 
-func (g *runGroup) oomKills() (int64, error) { return fieldOf(g.oomFile, "oom_kill") }
+func (g *runGroup) oomKills() (int64, error) { return g.oom.field("oom_kill") }
 
-func (g *runGroup) forkFails() (int64, error) { return fieldOf(g.pidsFile, "max") }
+func (g *runGroup) forkFails() (int64, error) { return g.pids.field("max") }
 
 // openMeter opens what the init needs of a fresh group, in the order of
 // runReq: CPU counter, OOM counter, v1 tasks files, v2 directory.
@@ -198,7 +198,7 @@ func (g *runGroup) atLimit(peakBytes int64) bool {
 }
 
 func (g *runGroup) read() (r readings, err error) {
-	if r.peakBytes, err = intOf(g.peakFile); err != nil {
+	if r.peakBytes, err = g.peak.int(); err != nil {
 		return r, cgroupFault(g.dirs[ctlMemory], fmt.Errorf("memory peak: %w", err))
 	}
 	kills, err := g.oomKills()
@@ -210,5 +210,6 @@ func (g *runGroup) read() (r readings, err error) {
 		return r, cgroupFault(g.dirs[ctlPids], err)
 	}
 	r.oomKills, r.forkFails = int(kills-g.oomBase), int(fails-g.forkFailBase)
+	g.oomBase, g.forkFailBase = kills, fails
 	return r, nil
 }

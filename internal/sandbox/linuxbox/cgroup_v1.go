@@ -1,7 +1,6 @@
 package linuxbox
 
 import (
-	"bytes"
 	"errors"
 	"io/fs"
 	"os"
@@ -58,10 +57,10 @@ func (memoryV1) reset(g *runGroup) bool {
 	// it cached, charged to the old. Up to 1.2 MiB is only what the kernel
 	// frees late after a quick series of runs.
 	const tolerated = 2 << 20
-	if _, err := g.peakFile.WriteAt([]byte("0"), 0); err != nil {
+	if err := g.peak.reset(); err != nil {
 		return false
 	}
-	now, err := intOf(g.peakFile)
+	now, err := g.peak.int()
 	return err == nil && now <= tolerated
 }
 
@@ -73,28 +72,4 @@ func writeFile(path, value string) error {
 	}
 	_, err = f.WriteString(value)
 	return errors.Join(err, f.Close())
-}
-
-// pread reads a control file from its start. They are small, and one call is
-// all it takes: the os package would make a second one to see the end.
-func pread(f *os.File) ([]byte, error) {
-	buf := make([]byte, 512)
-	n, err := preadAll(int(f.Fd()), buf)
-	return buf[:max(n, 0)], err
-}
-
-func intOf(f *os.File) (int64, error) {
-	b, err := pread(f)
-	if err != nil {
-		return 0, err
-	}
-	return strconv.ParseInt(string(bytes.TrimSpace(b)), 10, 64)
-}
-
-func fieldOf(f *os.File, name string) (int64, error) {
-	b, err := pread(f)
-	if err != nil {
-		return 0, err
-	}
-	return field(b, name)
 }

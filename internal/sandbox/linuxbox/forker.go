@@ -119,7 +119,9 @@ func (j *forkJob) fork() error {
 		Env:   j.env,
 		Files: j.files,
 		Sys: &syscall.SysProcAttr{
-			Setsid:     true,
+			// A process group of its own. The init is a session without a
+			// terminal; one more would cost a scheduler's group of every CPU.
+			Setpgid:    true,
 			Credential: &syscall.Credential{Uid: boxUserUID, Gid: boxUserGID, NoSetGroups: j.oneID},
 			PidFD:      &j.pidfd,
 		},

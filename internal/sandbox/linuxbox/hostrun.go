@@ -93,13 +93,11 @@ func (r *hostRun) prepareGroup(req *runReq) (files []*os.File, err error) {
 // openStdio returns descriptors 0, 1 and 2 of the program. They are copies
 // (the caller's files stay the caller's), or the collectors' own.
 func (r *hostRun) openStdio() (fds []int, err error) {
-	stdin := r.spec.Stdin
-	if stdin == nil {
-		stdin = r.slot.p.null
-	}
-	in, err := r.copyFD(stdin)
-	if err != nil {
-		return nil, fmt.Errorf("stdin: %w", err)
+	in := r.slot.p.null
+	if r.spec.Stdin != nil {
+		if in, err = r.copyFD(r.spec.Stdin); err != nil {
+			return nil, fmt.Errorf("stdin: %w", err)
+		}
 	}
 	fds = append(fds, in)
 
@@ -114,12 +112,12 @@ func (r *hostRun) openStdio() (fds []int, err error) {
 		if r.slot.p.setup.weak(weakOutput) {
 			over = nil
 		}
-		if r.stdout, err = newCollector(r.spec.Stdout, r.spec.Limits.StdoutBytes, r.slot.userUID, over); err != nil {
+		if r.stdout, err = r.slot.collect(r.spec.Stdout, r.spec.Limits.StdoutBytes, over); err != nil {
 			return nil, fmt.Errorf("stdout: %w", err)
 		}
 		fds = append(fds, r.stdout.write)
 	}
-	if r.stderr, err = newCollector(r.spec.Stderr, r.spec.Limits.StderrBytes, r.slot.userUID, nil); err != nil {
+	if r.stderr, err = r.slot.collect(r.spec.Stderr, r.spec.Limits.StderrBytes, nil); err != nil {
 		return nil, fmt.Errorf("stderr: %w", err)
 	}
 	return append(fds, r.stderr.write), nil
@@ -138,7 +136,7 @@ func (r *hostRun) copyFD(f *os.File) (int, error) {
 		return -1, err
 	}
 	if st.Mode&unix.S_IFMT == unix.S_IFIFO {
-		return fd, unix.Fchown(fd, r.slot.userUID, r.slot.userUID)
+		return fd, unix.Fchown(fd, r.slot.pipes.owner, r.slot.pipes.owner)
 	}
 	return fd, nil
 }

@@ -60,10 +60,6 @@ func runInit(sock int) int {
 	// only disturb it. The limit keeps a bound.
 	debug.SetGCPercent(-1)
 	debug.SetMemoryLimit(48 << 20)
-	// Handlers become default actions at exec, ignored signals stay ignored:
-	// with handlers for all, a worker started by nohup or in the background of
-	// a script does not hand its ignored signals to programs.
-	signal.Notify(make(chan os.Signal, 1))
 	defaultSignals()
 
 	b := &boxInit{rx: newReceiver(sock), ncpu: runtime.NumCPU(), janitor: make(chan *janitorJob)}
@@ -101,17 +97,29 @@ func runInit(sock int) int {
 	}
 }
 
-// defaultSignals gives some signals their default action: the two that C
-// libraries keep for their threads, and that Go therefore never touches, and
-// SIGCHLD, which is then never delivered. Its handler would wake another thread
-// at the end of each program; the forker waits for the program itself.
+// defaultSignals gives every signal its default action, but for those that tell
+// of a fault of our own. Programs then begin with it whatever the worker was
+// started with (nohup, or a script's background, has signals ignored, and what
+// is ignored stays so at exec), and no fork has sixty handlers to reset. As
+// process 1 the init itself is not touched by any signal without a handler; of
+// SIGCHLD no thread of it is even woken.
 func defaultSignals() {
-	var dfl [4]uint64 // struct sigaction: no handler, no flags, no mask
-	for _, sig := range []uintptr{uintptr(unix.SIGCHLD), 32, 33} {
-		// It cannot fail: the signal exists and the structure is ours.
-		_, _, _ = unix.RawSyscall6(unix.SYS_RT_SIGACTION, sig, uintptr(unsafe.Pointer(&dfl)), 0, 8, 0, 0)
+	signal.Ignore()       // takes the runtime's handlers away, and its record of them
+	var dfl [4]uint64     // struct sigaction: no handler, no flags, no mask
+	own := []unix.Signal{ // the runtime's, which Ignore leaves
+		unix.SIGKILL, unix.SIGSTOP, // nobody's
+		unix.SIGILL, unix.SIGTRAP, unix.SIGBUS, unix.SIGFPE, unix.SIGSEGV, unix.SIGSTKFLT, unix.SIGPROF, unix.SIGSYS,
+	}
+	for sig := unix.Signal(1); sig <= lastSignal; sig++ {
+		if !slices.Contains(own, sig) {
+			// It cannot fail: the signal exists and the structure is ours.
+			_, _, _ = unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(sig), uintptr(unsafe.Pointer(&dfl)), 0, 8, 0, 0)
+		}
 	}
 }
+
+// lastSignal is the kernel's _NSIG.
+const lastSignal = 64
 
 // janitorJob is work for the main thread.
 type janitorJob struct {

@@ -54,6 +54,7 @@ func (r *initRun) do(fds []int) error {
 	}
 	err = sendPacket(r.rx.sock, r.out.pack(), files...)
 	closeFDs(files)
+	closeFDs([]int{r.job.pidfd})
 	return err
 }
 
@@ -77,7 +78,6 @@ func (r *initRun) run(std []int) error {
 	if err != nil {
 		return err
 	}
-	defer unix.Close(r.job.pidfd)
 	if err := r.watch(); err != nil {
 		return err
 	}
@@ -86,7 +86,7 @@ func (r *initRun) run(std []int) error {
 
 // takeFDs deals out the descriptors that came with the request.
 func (r *initRun) takeFDs(fds []int) (mounts, std []int, err error) {
-	r.job.cgroupDir = -1
+	r.job.cgroupDir, r.job.pidfd = -1, -1
 	need := 3 + len(r.req.mountPoints) - len(r.req.mountPaths)
 	if r.req.newMeter {
 		need += 2 + r.req.joins
@@ -216,7 +216,7 @@ func (r *initRun) watch() error {
 		}
 		wait := maxWait
 		if r.out.fired == causeNone {
-			used, err := r.usedCPU()
+			used, err := r.usedNow()
 			if err != nil {
 				return err
 			}

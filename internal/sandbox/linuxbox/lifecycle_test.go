@@ -360,12 +360,12 @@ func TestSignalsThatTheWorkerIgnoresAreNotIgnoredInTheBox(t *testing.T) {
 	}
 	defer b.Close()
 	var out strings.Builder
-	spec := shell("grep SigIgn /proc/self/status")
+	spec := shell("grep -E 'Sig(Ign|Blk)' /proc/self/status")
 	spec.Stdout = &out
 	if _, err := b.Run(t.Context(), spec); err != nil {
 		t.Fatal(err)
 	}
-	if got := strings.Fields(out.String()); len(got) != 2 || strings.Trim(got[1], "0") != "" {
+	if got := strings.Fields(out.String()); len(got) != 4 || strings.Trim(got[1]+got[3], "0") != "" {
 		t.Errorf("in the box: %q", out.String())
 	}
 }

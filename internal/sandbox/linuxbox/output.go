@@ -20,20 +20,73 @@ type collector struct {
 	err  error // of the writer, or of reading
 }
 
-// newCollector makes the pipe. It belongs to the box's user, so that a program
-// can open /dev/stdout. The write end stays open here as well: who reads would
-// otherwise be woken when the program ends, and once more by its result.
-func newCollector(to io.Writer, limit int64, hostUID int, over func()) (*collector, error) {
-	var p [2]int
-	if err := unix.Pipe2(p[:], unix.O_CLOEXEC); err != nil {
+// pipes are those for the outputs of a slot's runs. Those of the next run are
+// made, and those of the last are closed, while a program runs and the host
+// would only wait for it.
+type pipes struct {
+	owner int      // host id of the box's user
+	next  [][2]int // read end, write end
+	last  []int
+}
+
+// outputs is how many a run needs.
+const outputs = 2
+
+// make returns a new pipe. It belongs to the box's user, so that a program can
+// open /dev/stdout.
+func (p *pipes) make() (ends [2]int, err error) {
+	if err := unix.Pipe2(ends[:], unix.O_CLOEXEC); err != nil {
+		return ends, err
+	}
+	_, err = unix.FcntlInt(uintptr(ends[0]), unix.F_SETFL, unix.O_NONBLOCK)
+	if err := errors.Join(err, unix.Fchown(ends[1], p.owner, p.owner)); err != nil {
+		closeFDs(ends[:])
+		return ends, err
+	}
+	return ends, nil
+}
+
+// stock gets ready for the next run. What fails here is tried again, and
+// reported, when it is needed.
+func (p *pipes) stock() {
+	closeFDs(p.last)
+	p.last = p.last[:0]
+	for len(p.next) < outputs {
+		ends, err := p.make()
+		if err != nil {
+			return
+		}
+		p.next = append(p.next, ends)
+	}
+}
+
+func (p *pipes) take() ([2]int, error) {
+	n := len(p.next)
+	if n == 0 {
+		return p.make()
+	}
+	ends := p.next[n-1]
+	p.next = p.next[:n-1]
+	return ends, nil
+}
+
+func (p *pipes) close() {
+	closeFDs(p.last)
+	for _, ends := range p.next {
+		closeFDs(ends[:])
+	}
+	p.last, p.next = nil, nil
+}
+
+// collect takes an output of the next program. The write end stays open here
+// as well: who reads would otherwise be woken when the program ends, and once
+// more by its result.
+func (s *slot) collect(to io.Writer, limit int64, over func()) (*collector, error) {
+	ends, err := s.pipes.take()
+	if err != nil {
 		return nil, err
 	}
-	_, err := unix.FcntlInt(uintptr(p[0]), unix.F_SETFL, unix.O_NONBLOCK)
-	if err := errors.Join(err, unix.Fchown(p[1], hostUID, hostUID)); err != nil {
-		closeFDs(p[:])
-		return nil, err
-	}
-	return &collector{read: p[0], write: p[1], to: to, limit: limit, over: over}, nil
+	return &collector{read: ends[0], write: ends[1], to: to, limit: limit, over: over}, nil
 }
 
 // drain takes what is in the pipe now. It always reads on, so that no program

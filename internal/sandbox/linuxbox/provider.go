@@ -50,7 +50,7 @@ type Provider struct {
 	clock   clock.Clock
 	cgroups *cgroups
 	starter *starter
-	null    *os.File
+	null    int // /dev/null, for reading
 	idBase  int
 	setup   setup
 	serial  atomic.Int64 // of slots, for names that are never used twice
@@ -112,7 +112,7 @@ func (p *Provider) open() error {
 		return err
 	}
 	var err error
-	if p.null, err = os.Open(os.DevNull); err != nil {
+	if p.null, err = unix.Open(os.DevNull, unix.O_RDONLY|unix.O_CLOEXEC, 0); err != nil {
 		_ = p.cgroups.close()
 		return &sandbox.Fault{Op: "start", Err: err}
 	}
@@ -255,6 +255,6 @@ func (p *Provider) Close() error {
 		errs = append(errs, b.Close())
 	}
 	p.starter.close()
-	errs = append(errs, p.cgroups.close(), p.null.Close())
+	errs = append(errs, p.cgroups.close(), unix.Close(p.null))
 	return errors.Join(errs...)
 }

@@ -23,16 +23,16 @@ const initTime = time.Minute
 
 // slot is one living init with its cgroups, seen from the host.
 type slot struct {
-	p       *Provider
-	group   *slotGroup
-	proc    *os.Process
-	sock    *os.File
-	rx      *receiver
-	diag    *os.File // what the init printed, for faults
-	userUID int      // host id of the box's user
-	runs    int
-	mounts  []mountID // attached in the box
-	clean   bool      // msgReady was received after the last run
+	p      *Provider
+	group  *slotGroup
+	proc   *os.Process
+	sock   *os.File
+	rx     *receiver
+	diag   *os.File // what the init printed, for faults
+	pipes  pipes
+	runs   int
+	mounts []mountID // attached in the box
+	clean  bool      // msgReady was received after the last run
 
 	endOnce sync.Once
 	endErr  error
@@ -46,7 +46,7 @@ func (p *Provider) startSlot(ctx context.Context, index, cpu int) (*slot, error)
 	if p.setup.OneID {
 		rootID, userID = os.Geteuid(), os.Geteuid()
 	}
-	s := &slot{p: p, userUID: userID}
+	s := &slot{p: p, pipes: pipes{owner: userID}}
 	var err error
 	if s.group, err = p.cgroups.newSlot(fmt.Sprintf("slot%d-%d", index, p.serial.Add(1)), rootID); err != nil {
 		return nil, err
@@ -260,6 +260,7 @@ func (s *slot) end() error {
 			s.kill()
 			s.state, _ = s.proc.Wait()
 		}
+		s.pipes.close()
 		for _, f := range []*os.File{s.sock, s.diag} {
 			if f != nil {
 				_ = f.Close()

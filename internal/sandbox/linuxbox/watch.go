@@ -7,15 +7,14 @@ import (
 	"strconv"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/gavel-oj/gavel/internal/clock"
 )
 
-// monotonic is the init's only clock.
-func monotonic() time.Duration {
-	var ts unix.Timespec
-	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts) // cannot fail for this clock
-	return time.Duration(ts.Nano())
-}
+// monotonic is the init's only clock, counted from the start of the process:
+// the runtime reads it without a system call.
+func monotonic() time.Duration { return (clock.System{}).Now().Sub(started) }
+
+var started = clock.System{}.Now()
 
 // Bounds of the wait between two looks at a running program.
 const (
@@ -37,52 +36,38 @@ func nextLook(cpuLeft, wallLeft time.Duration, cpus int) time.Duration {
 // that the host opened: they may be files of cgroup v1 or v2, told apart by
 // their content.
 type meter struct {
-	cpu, oom int
-	have     bool
+	cpu, oom *counter
 	ownCPU   bool // the forker's own time is in the figure (v1)
 }
 
 func keepMeter(cpu, oom int, ownCPU bool) (m meter, err error) {
-	m = meter{have: true, ownCPU: ownCPU}
-	m.cpu, err = keep(cpu)
+	m = meter{cpu: new(counter), oom: new(counter), ownCPU: ownCPU}
+	m.cpu.fd, err = keep(cpu)
 	var oomErr error
-	m.oom, oomErr = keep(oom)
+	m.oom.fd, oomErr = keep(oom)
 	return m, errors.Join(err, oomErr)
 }
 
 func (m *meter) close() {
-	if m.have {
-		closeFDs([]int{m.cpu, m.oom})
-	}
-	m.have = false
+	m.cpu.close()
+	m.oom.close()
+	*m = meter{}
 }
 
 func (m *meter) readCPU() (time.Duration, error) {
-	var buf [1024]byte
-	n, err := preadAll(m.cpu, buf[:])
+	b, err := m.cpu.read()
 	if err != nil {
 		return 0, fmt.Errorf("read cpu counter: %w", err)
 	}
-	return parseCPU(buf[:n])
+	return parseCPU(b)
 }
 
 func (m *meter) readOOM() (int, error) {
-	var buf [1024]byte
-	n, err := preadAll(m.oom, buf[:])
+	kills, err := m.oom.field("oom_kill")
 	if err != nil {
 		return 0, fmt.Errorf("read oom counter: %w", err)
 	}
-	kills, err := field(buf[:n], "oom_kill")
-	return int(kills), err
-}
-
-func preadAll(fd int, buf []byte) (int, error) {
-	for {
-		n, err := unix.Pread(fd, buf, 0)
-		if !errors.Is(err, unix.EINTR) {
-			return n, err
-		}
-	}
+	return int(kills), nil
 }
 
 // parseCPU understands cpuacct.usage (nanoseconds) and cpu.stat (usage_usec).
@@ -92,15 +77,4 @@ func parseCPU(b []byte) (time.Duration, error) {
 	}
 	us, err := field(b, "usage_usec")
 	return time.Duration(us) * time.Microsecond, err
-}
-
-// field finds the value of "name value" in a file of such lines.
-func field(b []byte, name string) (int64, error) {
-	for line := range bytes.Lines(b) {
-		key, value, ok := bytes.Cut(bytes.TrimSpace(line), []byte(" "))
-		if ok && string(key) == name {
-			return strconv.ParseInt(string(bytes.TrimSpace(value)), 10, 64)
-		}
-	}
-	return 0, fmt.Errorf("no %q among the counters", name)
 }
