@@ -72,7 +72,7 @@ func TestEachCallUsesItsMethodPathAndHeaders(t *testing.T) {
 			return err
 		}, seen{"GET", "/v1/submissions?cursor=CUR&limit=5&problem=a+b&state=done", auth, "", "", ""}},
 		"submission cancel": {
-			func() error { _, err := c.SubmissionCancel(ctx, 9); return err },
+			func() error { _, err := c.SubmissionCancel(ctx, 9, ""); return err },
 			seen{"POST", "/v1/submissions/9/cancel", auth, "", "", ""},
 		},
 		"problem import": {

@@ -39,18 +39,18 @@ func (c *Client) RejudgeChanges(ctx context.Context, id int64, onlyChanged bool,
 }
 
 // RejudgeApply makes new verdicts current: those of the submissions named, or all.
-func (c *Client) RejudgeApply(ctx context.Context, id int64, submissions []int64) (*gavelapi.Rejudge, error) {
-	return get[gavelapi.Rejudge](ctx, c, request{op: "rejudge apply", method: http.MethodPost, path: fmt.Sprintf("/v1/rejudges/%d/apply", id), in: gavelapi.ApplyRejudge{Submissions: submissions}})
+func (c *Client) RejudgeApply(ctx context.Context, id int64, submissions []int64, reason string) (*gavelapi.Rejudge, error) {
+	return get[gavelapi.Rejudge](ctx, c, request{op: "rejudge apply", method: http.MethodPost, path: fmt.Sprintf("/v1/rejudges/%d/apply", id), in: gavelapi.ApplyRejudge{Submissions: submissions, Reason: reason}})
 }
 
 // RejudgeDiscard keeps the old verdicts.
-func (c *Client) RejudgeDiscard(ctx context.Context, id int64) (*gavelapi.Rejudge, error) {
-	return get[gavelapi.Rejudge](ctx, c, request{op: "rejudge discard", method: http.MethodPost, path: fmt.Sprintf("/v1/rejudges/%d/discard", id)})
+func (c *Client) RejudgeDiscard(ctx context.Context, id int64, reason string) (*gavelapi.Rejudge, error) {
+	return get[gavelapi.Rejudge](ctx, c, request{op: "rejudge discard", method: http.MethodPost, path: fmt.Sprintf("/v1/rejudges/%d/discard", id), query: because(reason)})
 }
 
 // RejudgeCancel stops one that runs.
-func (c *Client) RejudgeCancel(ctx context.Context, id int64) (*gavelapi.Rejudge, error) {
-	return get[gavelapi.Rejudge](ctx, c, request{op: "rejudge cancel", method: http.MethodPost, path: fmt.Sprintf("/v1/rejudges/%d/cancel", id)})
+func (c *Client) RejudgeCancel(ctx context.Context, id int64, reason string) (*gavelapi.Rejudge, error) {
+	return get[gavelapi.Rejudge](ctx, c, request{op: "rejudge cancel", method: http.MethodPost, path: fmt.Sprintf("/v1/rejudges/%d/cancel", id), query: because(reason)})
 }
 
 // AccountGet says what a user has solved.

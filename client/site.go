@@ -71,9 +71,9 @@ func (c *Client) SubmissionList(ctx context.Context, f SubmissionFilter, cursor 
 }
 
 // SubmissionCancel stops a submission that is not final. Safe to repeat.
-func (c *Client) SubmissionCancel(ctx context.Context, id int64) (*gavelapi.Submission, error) {
+func (c *Client) SubmissionCancel(ctx context.Context, id int64, reason string) (*gavelapi.Submission, error) {
 	return get[gavelapi.Submission](ctx, c, request{
-		op: "submission cancel", method: http.MethodPost, path: "/v1/submissions/" + strconv.FormatInt(id, 10) + "/cancel",
+		op: "submission cancel", method: http.MethodPost, path: "/v1/submissions/" + strconv.FormatInt(id, 10) + "/cancel", query: because(reason),
 	})
 }
 

@@ -43,6 +43,6 @@ func (c *Client) WebhookDeliveries(ctx context.Context, name, cursor string, lim
 }
 
 // WebhookRedeliver sends a message again.
-func (c *Client) WebhookRedeliver(ctx context.Context, id int64) error {
-	return c.do(ctx, request{op: "webhook redeliver", method: http.MethodPost, path: fmt.Sprintf("/v1/deliveries/%d/redeliver", id)}, nil)
+func (c *Client) WebhookRedeliver(ctx context.Context, id int64, reason string) error {
+	return c.do(ctx, request{op: "webhook redeliver", method: http.MethodPost, path: fmt.Sprintf("/v1/deliveries/%d/redeliver", id), query: because(reason)}, nil)
 }

@@ -82,6 +82,8 @@ type SpeedPoint struct {
 type NewHours struct {
 	Hours string `json:"hours" maxLength:"1000" doc:"such as 'daily 01:30-06:00; Wed 04:00-04:30'; empty ends them"`
 	Zone  string `json:"zone,omitempty" maxLength:"64" doc:"time zone such as Europe/Berlin; default UTC"`
+	// Reason is for the audit trail.
+	Reason string `json:"reason,omitempty" maxLength:"500" doc:"why"`
 }
 
 // PlannedHours is when a worker is meant to be asleep.

@@ -10,7 +10,7 @@ import (
 // side's restart undoes it.
 type WorkerChange struct {
 	Action string     `json:"action" enum:"drain,pause,resume" doc:"drain and pause both give it nothing new and let what runs finish; pause says that somebody wants it back"`
-	Note   string     `json:"note,omitempty" maxLength:"500" doc:"why; shown wherever the worker is"`
+	Note   string     `json:"note,omitempty" maxLength:"500" doc:"why, for the audit trail; shown wherever the worker is for as long as it is away"`
 	Until  *time.Time `json:"until,omitempty" doc:"when it ends by itself"`
 	// ForSeconds is until, counted from the arbiter's now.
 	ForSeconds int64 `json:"for_seconds,omitempty" minimum:"0" maximum:"31536000" doc:"the same, counted from now"`
@@ -21,6 +21,8 @@ type WorkerLabels struct {
 	Pool  string   `json:"pool,omitempty" maxLength:"64"`
 	Tags  []string `json:"tags,omitzero" maxItems:"32" doc:"all its tags; an empty list takes them off"`
 	Lanes []string `json:"lanes,omitzero" maxItems:"4" doc:"the only lanes it takes: run, judge, prepare, rejudge; an empty list means all"`
+	// Reason is for the audit trail.
+	Reason string `json:"reason,omitempty" maxLength:"500" doc:"why"`
 }
 
 // Pool is a group of workers with a preference.

@@ -41,7 +41,7 @@ type Rejudge struct {
 	Filter     RejudgeFilter    `json:"filter"`
 	Apply      string           `json:"apply" enum:"later,at_once"`
 	Total      int              `json:"total" doc:"submissions in it"`
-	Done       int              `json:"done" doc:"judged so far"`
+	Done       int              `json:"done" doc:"judged so far; of one that was cancelled, what was judged before"`
 	Changed    int              `json:"changed" doc:"judged so far with another verdict than before"`
 	Failed     int              `json:"failed" doc:"ended in a system error; their old verdicts stay"`
 	Skipped    []RejudgeSkipped `json:"skipped" doc:"selected but left out, and why"`
@@ -85,6 +85,8 @@ type RejudgeChangeList struct {
 // ApplyRejudge is the body of POST /v1/rejudges/{id}/apply.
 type ApplyRejudge struct {
 	Submissions []int64 `json:"submissions,omitempty" maxItems:"10000" doc:"apply these only; all when empty"`
+	// Reason is for the audit trail.
+	Reason string `json:"reason,omitempty" maxLength:"500" doc:"why"`
 }
 
 // JudgingInfo is one evaluation of a submission.

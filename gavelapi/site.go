@@ -188,6 +188,8 @@ type WorkerList struct {
 type NewInvitation struct {
 	Pool         string `json:"pool,omitempty" maxLength:"64" doc:"pool of the worker that will use it; default"`
 	ValidSeconds int64  `json:"valid_seconds,omitempty" minimum:"0" maximum:"604800" doc:"default 3600"`
+	// Reason is for the audit trail.
+	Reason string `json:"reason,omitempty" maxLength:"500" doc:"why"`
 }
 
 // Invitation is a one-time code for POST /v1/worker/enrol. It is shown once.

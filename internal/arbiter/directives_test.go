@@ -29,7 +29,7 @@ func TestACancelIsToldWithTheNextAnswer(t *testing.T) {
 	slices.SortFunc(leases, func(x, y gavelapi.Lease) int { return int(x.JobID - y.JobID) })
 	cancel := func(l gavelapi.Lease) {
 		t.Helper()
-		if _, err := s.CancelSubmission(t.Context(), s.admin, l.SubmissionID); err != nil {
+		if _, err := s.CancelSubmission(t.Context(), s.admin, l.SubmissionID, ""); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -212,7 +212,7 @@ func TestWorkThatArrivesWhileARejudgeIsAppliedIsJudged(t *testing.T) {
 		}
 	})
 	handing.Go(func() {
-		if _, err := s.ApplyRejudge(t.Context(), s.admin, r.ID, nil); err != nil {
+		if _, err := s.ApplyRejudge(t.Context(), s.admin, r.ID, nil, ""); err != nil {
 			t.Error(err)
 		}
 	})

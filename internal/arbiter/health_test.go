@@ -56,7 +56,7 @@ func (s *stand) info(worker string) gavelapi.WorkerInfo {
 
 func (s *stand) cancel(id int64) {
 	s.t.Helper()
-	if _, err := s.CancelSubmission(s.t.Context(), s.admin, id); err != nil {
+	if _, err := s.CancelSubmission(s.t.Context(), s.admin, id, ""); err != nil {
 		s.t.Fatal(err)
 	}
 }

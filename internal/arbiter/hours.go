@@ -162,7 +162,7 @@ func (a *Arbiter) SetWorkerHours(ctx context.Context, p auth.Principal, name str
 	if err != nil {
 		return gavelapi.PlannedHours{}, err
 	}
-	err = a.carryOut(ctx, p, deed{action: "worker.hours", subject: name, details: n, do: func(tx pgx.Tx) error {
+	err = a.carryOut(ctx, p, deed{action: "worker.hours", subject: name, reason: n.Reason, details: n, do: func(tx pgx.Tx) error {
 		if plan.Zero() {
 			_, err := a.q.DropWorkerHours(ctx, tx, w.ID)
 			return err
@@ -187,7 +187,7 @@ func (a *Arbiter) SetPoolHours(ctx context.Context, p auth.Principal, pool strin
 	if err != nil {
 		return gavelapi.PlannedHours{}, err
 	}
-	err = a.carryOut(ctx, p, deed{action: "pool.hours", subject: pool, details: n, do: func(tx pgx.Tx) error {
+	err = a.carryOut(ctx, p, deed{action: "pool.hours", subject: pool, reason: n.Reason, details: n, do: func(tx pgx.Tx) error {
 		if plan.Zero() {
 			_, err := a.q.DropPoolHours(ctx, tx, pool)
 			return err

@@ -338,7 +338,7 @@ func TestCancelIsFinalAtEveryMoment(t *testing.T) {
 	s := newStand(t, quick)
 	w := s.worker("w", 1, "c")
 	pending := s.submit("c")
-	if got, err := s.CancelSubmission(t.Context(), s.admin, pending.ID); err != nil || got.State != gavelapi.StateCancelled {
+	if got, err := s.CancelSubmission(t.Context(), s.admin, pending.ID, ""); err != nil || got.State != gavelapi.StateCancelled {
 		t.Fatalf("cancelling a pending one: %s, %v", got.State, err)
 	}
 	if leases, err := w.tryClaim(0); err != nil || len(leases) != 0 {
@@ -347,7 +347,7 @@ func TestCancelIsFinalAtEveryMoment(t *testing.T) {
 	leased := s.submit("c")
 	l := w.claim()
 	for range 2 { // repeating it is fine
-		if got, err := s.CancelSubmission(t.Context(), s.admin, leased.ID); err != nil || got.State != gavelapi.StateCancelled {
+		if got, err := s.CancelSubmission(t.Context(), s.admin, leased.ID, ""); err != nil || got.State != gavelapi.StateCancelled {
 			t.Fatalf("cancelling a leased one: %s, %v", got.State, err)
 		}
 	}
@@ -358,7 +358,7 @@ func TestCancelIsFinalAtEveryMoment(t *testing.T) {
 	done := s.submit("c")
 	l = w.claim() // its slot is free again
 	w.report(l.LeaseToken, verdictReport("AC"))
-	got, err := s.CancelSubmission(t.Context(), s.admin, done.ID)
+	got, err := s.CancelSubmission(t.Context(), s.admin, done.ID, "")
 	if apperr.CodeOf(err) != apperr.Conflict || got.Verdict != "AC" {
 		t.Errorf("cancelling a judged one: %q, %v", got.Verdict, err)
 	}

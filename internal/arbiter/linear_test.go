@@ -282,7 +282,7 @@ func (c *client) release(ctx context.Context, l gavelapi.Lease) {
 
 func (c *client) cancel(ctx context.Context, submission int64) {
 	began := c.rec.Begin()
-	_, err := c.any().CancelSubmission(ctx, c.fake.p, submission)
+	_, err := c.any().CancelSubmission(ctx, c.fake.p, submission, "")
 	c.end(began, history.Op{Job: submission, Kind: history.Cancel, Answer: history.OK}, err)
 }
 

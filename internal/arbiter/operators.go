@@ -24,20 +24,23 @@ type deed struct {
 	do                      func(tx pgx.Tx) error
 }
 
-// carryOut does it and wakes the leader, here or, within a scan, elsewhere.
+// written is its row in the audit trail.
+func (d *deed) written(p auth.Principal) *storedb.InsertAuditParams {
+	token, details := p.TokenID, d.details
+	if details == nil {
+		details = struct{}{}
+	}
+	return &storedb.InsertAuditParams{TokenID: &token, Action: d.action, Subject: d.subject, Reason: d.reason, Details: mustJSON(details)}
+}
+
+// carryOut does it. It is in force when this returns where this arbiter leads,
+// else within a scan of the one that does.
 func (a *Arbiter) carryOut(ctx context.Context, p auth.Principal, d deed) error {
 	err := a.db.InTx(ctx, func(tx pgx.Tx) error {
 		if err := d.do(tx); err != nil {
 			return err
 		}
-		token := p.TokenID
-		details := d.details
-		if details == nil {
-			details = struct{}{}
-		}
-		return a.q.InsertAudit(ctx, tx, &storedb.InsertAuditParams{
-			TokenID: &token, Action: d.action, Subject: d.subject, Reason: d.reason, Details: mustJSON(details),
-		})
+		return a.q.InsertAudit(ctx, tx, d.written(p))
 	})
 	if err != nil {
 		if apperr.CodeOf(err) != apperr.Internal {
@@ -47,6 +50,9 @@ func (a *Arbiter) carryOut(ctx context.Context, p auth.Principal, d deed) error 
 	}
 	a.log.Info("operator", "action", d.action, "subject", d.subject, "reason", d.reason, "by", p)
 	if l := a.current.Load(); l != nil {
+		if err := l.muster(ctx); err != nil { // the scan does it
+			a.log.Warn("what an operator did is not in force yet", "action", d.action, "error", err)
+		}
 		l.scanDue.Store(true)
 		l.poke()
 	}
@@ -67,11 +73,12 @@ func (a *Arbiter) ChangeWorker(ctx context.Context, p auth.Principal, name strin
 	case c.Until != nil && !c.Until.After(a.clock.Now()):
 		return gavelapi.WorkerInfo{}, apperr.New(apperr.Invalid, "name a time to come", "the end has passed already").At("body.until")
 	}
-	if c.Action == "resume" {
-		c.Note, c.Until = "", nil
+	note := c.Note
+	if c.Action == "resume" { // why is for the audit trail: the worker is not away
+		note, c.Until = "", nil
 	}
 	err := a.carryOut(ctx, p, deed{action: "worker." + c.Action, subject: name, reason: c.Note, details: c, do: func(tx pgx.Tx) error {
-		n, err := a.q.SetWorkerAway(ctx, tx, &storedb.SetWorkerAwayParams{Away: state, Note: c.Note, Until: c.Until, Name: name})
+		n, err := a.q.SetWorkerAway(ctx, tx, &storedb.SetWorkerAwayParams{Away: state, Note: note, Until: c.Until, Name: name})
 		return found(n, err, noWorker(name))
 	}})
 	if err != nil {
@@ -106,7 +113,7 @@ func (a *Arbiter) LabelWorker(ctx context.Context, p auth.Principal, name string
 			return gavelapi.WorkerInfo{}, apperr.New(apperr.Invalid, "the lanes are run, judge, prepare and rejudge", "there is no such lane").At("body.lanes")
 		}
 	}
-	err := a.carryOut(ctx, p, deed{action: "worker.label", subject: name, details: l, do: func(tx pgx.Tx) error {
+	err := a.carryOut(ctx, p, deed{action: "worker.label", subject: name, reason: l.Reason, details: l, do: func(tx pgx.Tx) error {
 		n, err := a.q.LabelWorker(ctx, tx, &params)
 		return found(n, err, noWorker(name))
 	}})
@@ -278,56 +285,6 @@ func (a *Arbiter) Audit(ctx context.Context, subject, cursor string, limit int) 
 		})
 	}
 	return list, nil
-}
-
-// Explain implements httpapi.Service.
-func (a *Arbiter) Explain(ctx context.Context, id int64) (gavelapi.Explanation, error) {
-	sub, err := a.readSubmission(ctx, id)
-	if err != nil {
-		return gavelapi.Explanation{}, err
-	}
-	e := gavelapi.Explanation{SubmissionID: id, State: sub.State, Workers: []gavelapi.WorkerReason{}}
-	e.History = append(e.History, gavelapi.ExplanationStep{At: sub.CreatedAt, Text: "handed in"})
-	for _, t := range sub.Detail.Attempts {
-		e.History = append(e.History, gavelapi.ExplanationStep{At: t.GrantedAt, Text: "given to " + t.Worker})
-		if t.EndedAt != nil {
-			e.History = append(e.History, gavelapi.ExplanationStep{At: *t.EndedAt, Text: attemptEnd(&t)})
-		}
-	}
-	switch {
-	case sub.State == gavelapi.StateJudging:
-		e.Summary = "being judged by " + sub.Worker
-	case sub.State != gavelapi.StatePending:
-		e.Summary = sub.State
-		if sub.Verdict != "" {
-			e.Summary += " with " + sub.Verdict
-		}
-		if sub.FinishedAt != nil {
-			e.Summary += fmt.Sprintf(", %s after it was handed in", sub.FinishedAt.Sub(sub.CreatedAt).Round(time.Millisecond))
-		}
-	default:
-		e.Summary = sub.Waiting
-		a.explainWaiting(ctx, id, &e)
-	}
-	return e, nil
-}
-
-func attemptEnd(t *gavelapi.Attempt) string {
-	texts := map[string]string{
-		"completed": "the result was recorded", "failed": "it failed", "expired": "the worker was not heard of until its lease ended",
-		"undelivered": "the worker never got it; that costs no attempt", "released": "the worker handed it back", "cancelled": "it was cancelled",
-	}
-	text := texts[t.Outcome]
-	if t.Blame != "" {
-		text += ", to blame: " + t.Blame
-	}
-	if t.Message != "" {
-		text += ": " + t.Message
-	}
-	if t.LateReport != "" {
-		text += "; later its report " + t.LateReport + " came and was discarded"
-	}
-	return text
 }
 
 // paced notes how long a lease lasted that ended with a result: a moving mean

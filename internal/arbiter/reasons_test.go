@@ -134,7 +134,7 @@ func TestWhyWorkWaitsIsStored(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.awaitStored(second.ID, dispatch.Queued, "busy")
-	if _, err := s.CancelSubmission(t.Context(), s.admin, other.ID); err != nil {
+	if _, err := s.CancelSubmission(t.Context(), s.admin, other.ID, ""); err != nil {
 		t.Fatal(err)
 	}
 	if cause, _ := s.stored(other.ID); cause != "" {

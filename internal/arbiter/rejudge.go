@@ -7,6 +7,9 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/gavel-oj/gavel/gavelapi"
 	"github.com/gavel-oj/gavel/internal/apperr"
@@ -30,6 +33,9 @@ func (a *Arbiter) StartRejudge(ctx context.Context, p auth.Principal, n gavelapi
 	planned, err := a.plan(ctx, p, n)
 	if err != nil {
 		return gavelapi.Rejudge{}, err
+	}
+	if planned.RejudgeID == 0 && planned.Elsewhere == 0 {
+		return gavelapi.Rejudge{}, nothingNamed(f.Submissions, planned.Skipped)
 	}
 	if planned.Elsewhere != 0 {
 		return gavelapi.Rejudge{}, apperr.New(apperr.Conflict, fmt.Sprintf("wait for rejudge %d, or cancel it", planned.Elsewhere),
@@ -64,6 +70,24 @@ func (a *Arbiter) RejudgeSubmission(ctx context.Context, p auth.Principal, id in
 	return a.Rejudge(ctx, planned.RejudgeID)
 }
 
+// nothingNamed says why nothing of what was named can be judged again.
+func nothingNamed(ids []int64, missing []store.Skipped) error {
+	const shown = 5
+	var texts []string
+	for _, m := range missing[:min(shown, len(missing))] {
+		texts = append(texts, strconv.FormatInt(m.SubmissionID, 10))
+	}
+	which := strings.Join(texts, ", ")
+	if more := len(missing) - shown; more > 0 {
+		which += fmt.Sprintf(" and %d more", more)
+	}
+	hint, what := "gavel submission list shows the numbers", "there is no submission "+which
+	if len(missing) < len(ids) {
+		hint, what = "name others, or leave out the rest of the filter", what+", and the others that are named are not what the filter selects"
+	}
+	return apperr.New(apperr.NotFound, hint, "nothing is judged again: %s", what).At("body.filter.submissions")
+}
+
 func (a *Arbiter) plan(ctx context.Context, p auth.Principal, n gavelapi.NewRejudge) (store.Planned, error) {
 	optional := func(s string) *string {
 		if s == "" {
@@ -83,6 +107,7 @@ func (a *Arbiter) plan(ctx context.Context, p auth.Principal, n gavelapi.NewReju
 		},
 		Described: mustJSON(f), Reason: n.Reason, AutoApply: n.Apply == "at_once", CreatedBy: &by,
 		Limits: a.limitsOf(ctx),
+		Audit:  (&deed{action: "rejudge.start", reason: n.Reason, details: f}).written(p),
 	})
 	if errors.Is(err, store.ErrTooMany) {
 		return planned, apperr.New(apperr.TooLarge, "narrow the filter and rejudge in parts", "%s", err.Error()).At("body.filter")
@@ -248,10 +273,21 @@ func (a *Arbiter) RejudgeChanges(ctx context.Context, id int64, onlyChanged bool
 	return list, nil
 }
 
+// ofRejudge is something that is done to a rejudge.
+func ofRejudge(action string, id int64, reason string) deed {
+	return deed{action: "rejudge." + action, subject: fmt.Sprintf("rejudge %d", id), reason: reason}
+}
+
 // ApplyRejudge implements httpapi.Service. Repeating it, or applying the rest
 // after a part, is fine.
-func (a *Arbiter) ApplyRejudge(ctx context.Context, p auth.Principal, id int64, which []int64) (gavelapi.Rejudge, error) {
-	applied, state, err := a.db.Apply(ctx, id, which)
+func (a *Arbiter) ApplyRejudge(ctx context.Context, p auth.Principal, id int64, which []int64, reason string) (gavelapi.Rejudge, error) {
+	by := ofRejudge("apply", id, reason)
+	by.details = map[string]any{"submissions": len(which)}
+	applied, state, err := a.db.Apply(ctx, id, which, by.written(p))
+	if none, ok := errors.AsType[*store.NotInRejudgeError](err); ok {
+		return gavelapi.Rejudge{}, apperr.New(apperr.Invalid, fmt.Sprintf("gavel rejudge diff %d --all lists those that are; nothing was applied", id),
+			"submission %d is not in rejudge %d", none.Submissions[0], id).At("body.submissions")
+	}
 	switch {
 	case store.IsNoRows(err):
 		return gavelapi.Rejudge{}, noRejudge(id)
@@ -265,17 +301,24 @@ func (a *Arbiter) ApplyRejudge(ctx context.Context, p auth.Principal, id int64, 
 	for _, one := range applied {
 		a.watch.changed(submission(one))
 	}
-	a.log.Info("rejudge applied", "rejudge_id", id, "submissions", len(applied), "by", p)
+	a.log.Info("rejudge applied", "rejudge_id", id, "reason", reason, "submissions", len(applied), "by", p)
 	return a.Rejudge(ctx, id)
 }
 
 // DiscardRejudge implements httpapi.Service: the old verdicts stay.
-func (a *Arbiter) DiscardRejudge(ctx context.Context, p auth.Principal, id int64) (gavelapi.Rejudge, error) {
+func (a *Arbiter) DiscardRejudge(ctx context.Context, p auth.Principal, id int64, reason string) (gavelapi.Rejudge, error) {
 	r, err := a.Rejudge(ctx, id)
 	if err != nil || r.State == gavelapi.RejudgeDiscarded {
 		return r, err
 	}
-	n, err := a.q.DecideRejudge(ctx, a.db.Pool, &storedb.DecideRejudgeParams{ID: id, State: gavelapi.RejudgeDiscarded, FromState: gavelapi.RejudgeReady})
+	by, n := ofRejudge("discard", id, reason), int64(0)
+	err = a.db.InTx(ctx, func(tx pgx.Tx) (err error) {
+		n, err = a.q.DecideRejudge(ctx, tx, &storedb.DecideRejudgeParams{ID: id, State: gavelapi.RejudgeDiscarded, FromState: gavelapi.RejudgeReady})
+		if err != nil || n == 0 {
+			return err
+		}
+		return a.q.InsertAudit(ctx, tx, by.written(p))
+	})
 	if err != nil {
 		return r, unavailable(err, "discard a rejudge")
 	}
@@ -289,8 +332,9 @@ func (a *Arbiter) DiscardRejudge(ctx context.Context, p auth.Principal, id int64
 }
 
 // CancelRejudge implements httpapi.Service; repeating it is fine.
-func (a *Arbiter) CancelRejudge(ctx context.Context, p auth.Principal, id int64) (gavelapi.Rejudge, error) {
-	ended, err := a.db.CancelRejudge(ctx, id)
+func (a *Arbiter) CancelRejudge(ctx context.Context, p auth.Principal, id int64, reason string) (gavelapi.Rejudge, error) {
+	by := ofRejudge("cancel", id, reason)
+	ended, err := a.db.CancelRejudge(ctx, id, by.written(p))
 	if store.IsNoRows(err) {
 		return gavelapi.Rejudge{}, noRejudge(id)
 	}

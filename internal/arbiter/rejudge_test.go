@@ -70,7 +70,7 @@ func TestARejudgeShowsWhatWouldChangeAndChangesItWhenApplied(t *testing.T) {
 	if got := s.read(subs[0].ID); got.Verdict != "WA" || got.State != gavelapi.StateDone || !got.Rejudging {
 		t.Errorf("while rejudging it reads %s", asJSON(got))
 	}
-	if _, err := s.ApplyRejudge(t.Context(), s.admin, r.ID, nil); apperr.CodeOf(err) != apperr.Conflict {
+	if _, err := s.ApplyRejudge(t.Context(), s.admin, r.ID, nil, ""); apperr.CodeOf(err) != apperr.Conflict {
 		t.Errorf("applying a running rejudge: %v", err)
 	}
 	w.judge("AC")
@@ -89,7 +89,7 @@ func TestARejudgeShowsWhatWouldChangeAndChangesItWhenApplied(t *testing.T) {
 	}
 	// A part first, then the rest; and both again, which changes nothing.
 	for _, part := range [][]int64{{subs[0].ID}, {subs[0].ID}, nil, nil} {
-		if _, err := s.ApplyRejudge(t.Context(), s.admin, r.ID, part); err != nil {
+		if _, err := s.ApplyRejudge(t.Context(), s.admin, r.ID, part, ""); err != nil {
 			t.Fatal(err)
 		}
 		want := []string{"AC", "WA", "WA"}
@@ -114,17 +114,17 @@ func TestADiscardedRejudgeChangesNothing(t *testing.T) {
 	sub := s.submit("c")
 	w.judge("AC")
 	r := s.rejudge(gavelapi.RejudgeFilter{Submissions: []int64{sub.ID}}, "later")
-	if _, err := s.DiscardRejudge(t.Context(), s.admin, r.ID); apperr.CodeOf(err) != apperr.Conflict {
+	if _, err := s.DiscardRejudge(t.Context(), s.admin, r.ID, ""); apperr.CodeOf(err) != apperr.Conflict {
 		t.Errorf("discarding a running rejudge: %v", err)
 	}
 	w.judge("WA")
 	s.awaitRejudge(r.ID, gavelapi.RejudgeReady)
 	for range 2 {
-		if got, err := s.DiscardRejudge(t.Context(), s.admin, r.ID); err != nil || got.State != gavelapi.RejudgeDiscarded {
+		if got, err := s.DiscardRejudge(t.Context(), s.admin, r.ID, ""); err != nil || got.State != gavelapi.RejudgeDiscarded {
 			t.Fatalf("%s, %v", got.State, err)
 		}
 	}
-	if _, err := s.ApplyRejudge(t.Context(), s.admin, r.ID, nil); apperr.CodeOf(err) != apperr.Conflict {
+	if _, err := s.ApplyRejudge(t.Context(), s.admin, r.ID, nil, ""); apperr.CodeOf(err) != apperr.Conflict {
 		t.Errorf("applying a discarded rejudge: %v", err)
 	}
 	if got := s.read(sub.ID); got.Verdict != "AC" {
@@ -236,7 +236,7 @@ func TestACancelledRejudgeStopsAndIsCancelledOnce(t *testing.T) {
 	r := s.rejudge(gavelapi.RejudgeFilter{Problem: "p"}, "later")
 	running := w.claim()
 	for range 3 {
-		if got, err := s.CancelRejudge(t.Context(), s.admin, r.ID); err != nil || got.State != gavelapi.RejudgeCancelled {
+		if got, err := s.CancelRejudge(t.Context(), s.admin, r.ID, ""); err != nil || got.State != gavelapi.RejudgeCancelled {
 			t.Fatalf("%s, %v", got.State, err)
 		}
 	}
@@ -272,7 +272,7 @@ func TestASecondRejudgeForAnotherReasonIsRefused(t *testing.T) {
 	}
 	w.judge("AC")
 	applied := s.awaitRejudge(first.ID, gavelapi.RejudgeApplied)
-	_, err = s.CancelRejudge(t.Context(), s.admin, applied.ID)
+	_, err = s.CancelRejudge(t.Context(), s.admin, applied.ID, "")
 	if e, ok := errors.AsType[*apperr.Error](err); !ok || e.Code != apperr.Conflict || strings.Contains(e.Hint, "discard") {
 		t.Errorf("cancelling an applied rejudge: %v, which cannot be discarded either", err)
 	}
@@ -395,9 +395,9 @@ func TestRejudgesThatMakeNoSenseAreRefused(t *testing.T) {
 	}
 	for name, err := range map[string]error{
 		"show":    func() error { _, err := s.Rejudge(t.Context(), 99); return err }(),
-		"apply":   func() error { _, err := s.ApplyRejudge(t.Context(), s.admin, 99, nil); return err }(),
-		"cancel":  func() error { _, err := s.CancelRejudge(t.Context(), s.admin, 99); return err }(),
-		"discard": func() error { _, err := s.DiscardRejudge(t.Context(), s.admin, 99); return err }(),
+		"apply":   func() error { _, err := s.ApplyRejudge(t.Context(), s.admin, 99, nil, ""); return err }(),
+		"cancel":  func() error { _, err := s.CancelRejudge(t.Context(), s.admin, 99, ""); return err }(),
+		"discard": func() error { _, err := s.DiscardRejudge(t.Context(), s.admin, 99, ""); return err }(),
 		"single":  func() error { _, err := s.RejudgeSubmission(t.Context(), s.admin, 99, "x"); return err }(),
 	} {
 		if apperr.CodeOf(err) != apperr.NotFound {

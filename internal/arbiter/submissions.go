@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strconv"
 	"time"
 
 	"github.com/google/uuid"
@@ -283,7 +284,7 @@ func (a *Arbiter) knowFilter(ctx context.Context, problem, lang, where string) e
 
 // CancelSubmission implements httpapi.Service. Repeating it is fine; a
 // submission that got its verdict first keeps it.
-func (a *Arbiter) CancelSubmission(ctx context.Context, p auth.Principal, id int64) (gavelapi.Submission, error) {
+func (a *Arbiter) CancelSubmission(ctx context.Context, p auth.Principal, id int64, reason string) (gavelapi.Submission, error) {
 	sub, err := a.readSubmission(ctx, id)
 	if err != nil || sub.State == gavelapi.StateCancelled {
 		return sub, err
@@ -295,9 +296,9 @@ func (a *Arbiter) CancelSubmission(ctx context.Context, p auth.Principal, id int
 	if err != nil && !store.IsNoRows(err) {
 		return sub, unavailable(err, "find the job of a submission")
 	}
-	cancelled := false
+	cancelled, by := false, deed{action: "submission.cancel", subject: strconv.FormatInt(id, 10), reason: reason}
 	if err == nil {
-		if cancelled, err = a.db.CancelJob(ctx, id, jobID); err != nil {
+		if cancelled, err = a.db.CancelJob(ctx, id, jobID, by.written(p)); err != nil {
 			return sub, unavailable(err, "cancel a submission")
 		}
 	}
@@ -309,7 +310,7 @@ func (a *Arbiter) CancelSubmission(ctx context.Context, p auth.Principal, id int
 	}
 	if cancelled {
 		a.watch.changed(submission(id))
-		a.log.Info("submission cancelled", "submission_id", id, "by", p)
+		a.log.Info("submission cancelled", "submission_id", id, "reason", reason, "by", p)
 	}
 	if sub, err = a.readSubmission(ctx, id); err != nil {
 		return sub, err

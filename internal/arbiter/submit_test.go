@@ -315,7 +315,7 @@ func TestAReportThatContradictsItselfIsAFaultOfItsHost(t *testing.T) {
 			if got.Verdict != "" || len(got.Detail.Attempts) != 1 || got.Detail.Attempts[0].Blame != "host" || !strings.Contains(got.Detail.Attempts[0].Message, "contradicts itself") {
 				t.Errorf("%s", asJSON(got))
 			}
-			if _, err := s.CancelSubmission(t.Context(), s.admin, sub.ID); err != nil {
+			if _, err := s.CancelSubmission(t.Context(), s.admin, sub.ID, ""); err != nil {
 				t.Fatal(err)
 			}
 		})

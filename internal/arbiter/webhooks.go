@@ -349,8 +349,8 @@ func (a *Arbiter) Deliveries(ctx context.Context, name, cursor string, limit int
 }
 
 // Redeliver implements httpapi.Service.
-func (a *Arbiter) Redeliver(ctx context.Context, p auth.Principal, id int64) error {
-	return a.carryOut(ctx, p, deed{action: "webhook.redeliver", subject: fmt.Sprint(id), do: func(tx pgx.Tx) error {
+func (a *Arbiter) Redeliver(ctx context.Context, p auth.Principal, id int64, reason string) error {
+	return a.carryOut(ctx, p, deed{action: "webhook.redeliver", subject: fmt.Sprintf("delivery %d", id), reason: reason, do: func(tx pgx.Tx) error {
 		n, err := a.q.Redeliver(ctx, tx, id)
 		return found(n, err, apperr.New(apperr.NotFound, "gavel webhook deliveries lists them; one that waits is sent anyway", "there is no delivery %d to be repeated", id))
 	}})

@@ -190,7 +190,7 @@ func TestADeliverySurvivesAChangeOfLeader(t *testing.T) {
 	if n := heir.number("select count(distinct term) from webhook_attempts where delivery_id = $1", d.ID); n != 2 {
 		t.Errorf("they were made in %d terms", n)
 	}
-	if err := heir.Redeliver(t.Context(), heir.admin, d.ID); err != nil {
+	if err := heir.Redeliver(t.Context(), heir.admin, d.ID, ""); err != nil {
 		t.Fatal(err)
 	}
 	if third := e.next(); third.id != first.id {
@@ -363,7 +363,7 @@ func TestEndpointsThatCannotBe(t *testing.T) {
 	if err := s.RemoveWebhook(t.Context(), s.admin, "a", ""); apperr.CodeOf(err) != apperr.NotFound {
 		t.Errorf("removed twice: %v", err)
 	}
-	if err := s.Redeliver(t.Context(), s.admin, 99); apperr.CodeOf(err) != apperr.NotFound {
+	if err := s.Redeliver(t.Context(), s.admin, 99, ""); apperr.CodeOf(err) != apperr.NotFound {
 		t.Errorf("a delivery that does not exist: %v", err)
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/gavel-oj/gavel/gavelapi"
 	"github.com/gavel-oj/gavel/internal/apperr"
 	"github.com/gavel-oj/gavel/internal/auth"
@@ -50,11 +52,15 @@ func (a *Arbiter) Invite(ctx context.Context, p auth.Principal, inv gavelapi.New
 		valid = time.Duration(inv.ValidSeconds) * time.Second
 	}
 	secret, hash := auth.NewToken(auth.Invitation)
-	row, err := a.q.InsertToken(ctx, a.db.Pool, &storedb.InsertTokenParams{
-		Kind: string(auth.Invitation), Hash: hash[:], Note: fmt.Sprintf("by token %d", p.TokenID), Pool: inv.Pool, Valid: &valid,
-	})
+	var row *storedb.InsertTokenRow
+	err := a.carryOut(ctx, p, deed{action: "worker.invite", subject: "pool " + inv.Pool, reason: inv.Reason, details: inv, do: func(tx pgx.Tx) (err error) {
+		row, err = a.q.InsertToken(ctx, tx, &storedb.InsertTokenParams{
+			Kind: string(auth.Invitation), Hash: hash[:], Note: fmt.Sprintf("by token %d", p.TokenID), Pool: inv.Pool, Valid: &valid,
+		})
+		return err
+	}})
 	if err != nil {
-		return none, unavailable(err, "store an invitation")
+		return none, err
 	}
 	return gavelapi.Invitation{Code: secret, Pool: inv.Pool, ExpiresAt: row.ExpiresAt.UTC()}, nil
 }

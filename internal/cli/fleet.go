@@ -81,6 +81,8 @@ func offers(list []gavelapi.LanguageOffer) string {
 type WorkerInviteCmd struct {
 	Pool  string        `placeholder:"NAME" help:"Pool of the worker that will use it (default: default)."`
 	Valid time.Duration `default:"1h" help:"How long it can be used, at most 168h."`
+
+	Reason string `placeholder:"TEXT" help:"Why; kept in the audit trail."`
 }
 
 // Run implements kong's command.
@@ -93,7 +95,7 @@ func (cmd *WorkerInviteCmd) Run(app *App) error {
 		return err
 	}
 	defer c.Close()
-	inv, err := c.WorkerInvite(app.Ctx, gavelapi.NewInvitation{Pool: cmd.Pool, ValidSeconds: int64(cmd.Valid.Seconds())})
+	inv, err := c.WorkerInvite(app.Ctx, gavelapi.NewInvitation{Pool: cmd.Pool, ValidSeconds: int64(cmd.Valid.Seconds()), Reason: cmd.Reason})
 	if err != nil {
 		return err
 	}

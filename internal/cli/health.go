@@ -53,6 +53,8 @@ type WorkerHoursCmd struct {
 	On    []string `placeholder:"DAYS FROM-TO" sep:"none" help:"Asleep on some days, as in 'Wednesday 04:00-04:30' or 'Mon-Fri 22:00-06:00'. May be repeated."`
 	Zone  string   `placeholder:"ZONE" help:"Time zone of the times, as in Europe/Berlin (default: UTC)."`
 	Clear bool     `help:"End the planned hours."`
+
+	Reason string `placeholder:"TEXT" help:"Why; kept in the audit trail."`
 }
 
 // Run implements kong's command.
@@ -69,7 +71,7 @@ func (cmd *WorkerHoursCmd) Run(app *App) error {
 		return usage("for example --daily 01:30-06:00, or --clear", "no hours are given")
 	}
 	return withArbiter(app, func(c *client.Client) error {
-		in := gavelapi.NewHours{Hours: strings.Join(windows, "; "), Zone: cmd.Zone}
+		in := gavelapi.NewHours{Hours: strings.Join(windows, "; "), Zone: cmd.Zone, Reason: cmd.Reason}
 		var p *gavelapi.PlannedHours
 		var err error
 		switch {

@@ -61,11 +61,14 @@ func (cmd *WorkerPauseCmd) Run(app *App) error {
 }
 
 // WorkerResumeCmd is `gavel worker resume`.
-type WorkerResumeCmd struct{ workerName }
+type WorkerResumeCmd struct {
+	workerName
+	Reason string `placeholder:"TEXT" help:"Why; kept in the audit trail."`
+}
 
 // Run implements kong's command.
 func (cmd *WorkerResumeCmd) Run(app *App) error {
-	return changeWorker(app, cmd.workerName, "resume", "", 0)
+	return changeWorker(app, cmd.workerName, "resume", cmd.Reason, 0)
 }
 
 func changeWorker(app *App, n workerName, action, note string, lasts time.Duration) error {
@@ -84,6 +87,8 @@ type WorkerLabelCmd struct {
 	Pool  string    `placeholder:"NAME" help:"Its pool."`
 	Tags  *[]string `placeholder:"TAG,…" help:"All its tags; --tags= takes them off."`
 	Lanes *[]string `placeholder:"LANE,…" help:"The only lanes it takes: run, judge, prepare, rejudge; --lanes= means all."`
+
+	Reason string `placeholder:"TEXT" help:"Why; kept in the audit trail."`
 }
 
 // Run implements kong's command.
@@ -91,7 +96,7 @@ func (cmd *WorkerLabelCmd) Run(app *App) error {
 	if cmd.Pool == "" && cmd.Tags == nil && cmd.Lanes == nil {
 		return usage("give --pool, --tags or --lanes", "nothing is to be changed")
 	}
-	in := gavelapi.WorkerLabels{Pool: cmd.Pool, Tags: labels(cmd.Tags), Lanes: labels(cmd.Lanes)}
+	in := gavelapi.WorkerLabels{Pool: cmd.Pool, Tags: labels(cmd.Tags), Lanes: labels(cmd.Lanes), Reason: cmd.Reason}
 	return cmd.do(app, func(c *client.Client, name string) (*gavelapi.WorkerInfo, error) {
 		return c.WorkerLabel(app.Ctx, name, in)
 	})

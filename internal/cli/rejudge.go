@@ -140,27 +140,39 @@ func (cmd *RejudgeShowCmd) Run(app *App) error {
 type RejudgeApplyCmd struct {
 	rejudgeID
 	Only []int64 `placeholder:"ID,…" help:"Only these submissions; the rest can be applied later."`
+
+	Reason string `placeholder:"TEXT" help:"Why; kept in the audit trail."`
 }
 
 // Run implements kong's command.
 func (cmd *RejudgeApplyCmd) Run(app *App) error {
-	return cmd.do(app, func(c *client.Client) (*gavelapi.Rejudge, error) { return c.RejudgeApply(app.Ctx, cmd.ID, cmd.Only) })
+	return cmd.do(app, func(c *client.Client) (*gavelapi.Rejudge, error) {
+		return c.RejudgeApply(app.Ctx, cmd.ID, cmd.Only, cmd.Reason)
+	})
 }
 
 // RejudgeDiscardCmd is `gavel rejudge discard`.
-type RejudgeDiscardCmd struct{ rejudgeID }
+type RejudgeDiscardCmd struct {
+	rejudgeID
+	Reason string `placeholder:"TEXT" help:"Why; kept in the audit trail."`
+}
 
 // Run implements kong's command.
 func (cmd *RejudgeDiscardCmd) Run(app *App) error {
-	return cmd.do(app, func(c *client.Client) (*gavelapi.Rejudge, error) { return c.RejudgeDiscard(app.Ctx, cmd.ID) })
+	return cmd.do(app, func(c *client.Client) (*gavelapi.Rejudge, error) {
+		return c.RejudgeDiscard(app.Ctx, cmd.ID, cmd.Reason)
+	})
 }
 
 // RejudgeCancelCmd is `gavel rejudge cancel`.
-type RejudgeCancelCmd struct{ rejudgeID }
+type RejudgeCancelCmd struct {
+	rejudgeID
+	Reason string `placeholder:"TEXT" help:"Why; kept in the audit trail."`
+}
 
 // Run implements kong's command.
 func (cmd *RejudgeCancelCmd) Run(app *App) error {
-	return cmd.do(app, func(c *client.Client) (*gavelapi.Rejudge, error) { return c.RejudgeCancel(app.Ctx, cmd.ID) })
+	return cmd.do(app, func(c *client.Client) (*gavelapi.Rejudge, error) { return c.RejudgeCancel(app.Ctx, cmd.ID, cmd.Reason) })
 }
 
 // RejudgeDiffCmd is `gavel rejudge diff`.

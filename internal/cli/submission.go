@@ -103,13 +103,14 @@ func (cmd *SubmissionWatchCmd) Run(app *App) error {
 
 // SubmissionCancelCmd is `gavel submission cancel`.
 type SubmissionCancelCmd struct {
-	ID string `arg:"" help:"Number of the submission."`
+	ID     string `arg:"" help:"Number of the submission."`
+	Reason string `placeholder:"TEXT" help:"Why; kept in the audit trail."`
 }
 
 // Run implements kong's command.
 func (cmd *SubmissionCancelCmd) Run(app *App) error {
 	return withSubmission(app, cmd.ID, func(c *client.Client, id int64) error {
-		sub, err := c.SubmissionCancel(app.Ctx, id)
+		sub, err := c.SubmissionCancel(app.Ctx, id, cmd.Reason)
 		if err != nil {
 			return err
 		}

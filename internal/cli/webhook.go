@@ -189,13 +189,14 @@ func (a *App) printDeliveries(list []gavelapi.Delivery, whole any) error {
 
 // WebhookRedeliverCmd is `gavel webhook redeliver`.
 type WebhookRedeliverCmd struct {
-	ID int64 `arg:"" help:"Number of the delivery."`
+	ID     int64  `arg:"" help:"Number of the delivery."`
+	Reason string `placeholder:"TEXT" help:"Why; kept in the audit trail."`
 }
 
 // Run implements kong's command.
 func (cmd *WebhookRedeliverCmd) Run(app *App) error {
 	return withArbiter(app, func(c *client.Client) error {
-		if err := c.WebhookRedeliver(app.Ctx, cmd.ID); err != nil {
+		if err := c.WebhookRedeliver(app.Ctx, cmd.ID, cmd.Reason); err != nil {
 			return err
 		}
 		app.note("delivery %d is sent again", cmd.ID)

@@ -67,7 +67,7 @@ func (s *stand) jobOf(submission int64) int64 {
 
 func (s *stand) cancel(submission, job int64) error {
 	return s.operator().Cancel(job, false, func() error {
-		_, err := s.api.SubmissionCancel(s.ctx, submission)
+		_, err := s.api.SubmissionCancel(s.ctx, submission, "")
 		return err
 	})
 }

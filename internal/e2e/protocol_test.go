@@ -86,7 +86,7 @@ func TestAWorkerWrittenFromTheProtocolsDescription(t *testing.T) {
 	const sleeps = "import time\ntime.sleep(3600)"
 	cancelled := submit(sleeps)
 	running(cancelled)
-	if _, err := api.SubmissionCancel(t.Context(), cancelled); err != nil {
+	if _, err := api.SubmissionCancel(t.Context(), cancelled, ""); err != nil {
 		t.Fatal(err)
 	}
 	if sub := b.final(t, submit("print(input())")); sub.Verdict != "AC" {

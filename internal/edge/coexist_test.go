@@ -183,7 +183,7 @@ func TestCancelAndRejudgeEndAnEdgeWorkersLease(t *testing.T) {
 	a := b.agent("home", made{})
 	cancelled := b.submit("c")
 	l := a.claim()
-	if _, err := b.api.SubmissionCancel(t.Context(), cancelled); err != nil {
+	if _, err := b.api.SubmissionCancel(t.Context(), cancelled, ""); err != nil {
 		t.Fatal(err)
 	}
 	wantStatus(t, a.beat(l.LeaseToken), http.StatusGone, gavelapi.LeaseCancelled)

@@ -94,20 +94,20 @@ func (s *server) rejudgeRoutes() {
 		OperationID: "apply-rejudge", Method: http.MethodPost, Path: "/v1/rejudges/{id}/apply", Tags: tags,
 		Summary: "Make the new verdicts current, all or some", Errors: changing,
 	}, func(ctx context.Context, p auth.Principal, in *applyInput) (*out[gavelapi.Rejudge], error) {
-		r, err := s.Service.ApplyRejudge(ctx, p, in.ID, in.Body.Submissions)
+		r, err := s.Service.ApplyRejudge(ctx, p, in.ID, in.Body.Submissions, in.Body.Reason)
 		return &out[gavelapi.Rejudge]{Body: r}, err
 	})
 	for _, end := range []struct {
 		id, path, summary string
-		do                func(context.Context, auth.Principal, int64) (gavelapi.Rejudge, error)
+		do                func(context.Context, auth.Principal, int64, string) (gavelapi.Rejudge, error)
 	}{
 		{"discard-rejudge", "discard", "Keep the old verdicts", s.Service.DiscardRejudge},
 		{"cancel-rejudge", "cancel", "Stop a rejudge that runs", s.Service.CancelRejudge},
 	} {
 		register(s, admins, huma.Operation{
 			OperationID: end.id, Method: http.MethodPost, Path: "/v1/rejudges/{id}/" + end.path, Tags: tags, Summary: end.summary, Errors: changing,
-		}, func(ctx context.Context, p auth.Principal, in *idInput) (*out[gavelapi.Rejudge], error) {
-			r, err := end.do(ctx, p, in.ID)
+		}, func(ctx context.Context, p auth.Principal, in *becauseInput) (*out[gavelapi.Rejudge], error) {
+			r, err := end.do(ctx, p, in.ID, in.Reason)
 			return &out[gavelapi.Rejudge]{Body: r}, err
 		})
 	}

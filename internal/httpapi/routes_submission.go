@@ -28,6 +28,12 @@ type idInput struct {
 	ID int64 `path:"id" minimum:"1"`
 }
 
+// becauseInput is something done to what has a number, and why.
+type becauseInput struct {
+	ID     int64  `path:"id" minimum:"1"`
+	Reason string `query:"reason" maxLength:"500" doc:"why; kept in the audit trail"`
+}
+
 // PageInput is what every list takes. It is exported because huma does not look
 // into unexported embedded fields.
 type PageInput struct {
@@ -95,8 +101,8 @@ func (s *server) submissionRoutes() {
 	register(s, sites, huma.Operation{
 		OperationID: "cancel-submission", Method: http.MethodPost, Path: "/v1/submissions/{id}/cancel", Tags: tags,
 		Summary: "Cancel a submission that is not final", Errors: []int{http.StatusNotFound, http.StatusConflict},
-	}, func(ctx context.Context, p auth.Principal, in *idInput) (*out[gavelapi.Submission], error) {
-		sub, err := s.Service.CancelSubmission(ctx, p, in.ID)
+	}, func(ctx context.Context, p auth.Principal, in *becauseInput) (*out[gavelapi.Submission], error) {
+		sub, err := s.Service.CancelSubmission(ctx, p, in.ID, in.Reason)
 		return &out[gavelapi.Submission]{Body: sub}, err
 	})
 }

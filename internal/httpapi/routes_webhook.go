@@ -72,7 +72,7 @@ func (s *server) webhookRoutes() {
 	register(s, admins, huma.Operation{
 		OperationID: "redeliver", Method: http.MethodPost, Path: "/v1/deliveries/{id}/redeliver", Tags: tags,
 		Summary: "Send a message again that was delivered or given up", Errors: []int{http.StatusNotFound}, DefaultStatus: http.StatusNoContent,
-	}, func(ctx context.Context, p auth.Principal, in *idInput) (*struct{}, error) {
-		return nil, s.Service.Redeliver(ctx, p, in.ID)
+	}, func(ctx context.Context, p auth.Principal, in *becauseInput) (*struct{}, error) {
+		return nil, s.Service.Redeliver(ctx, p, in.ID, in.Reason)
 	})
 }

@@ -52,7 +52,7 @@ type Service interface {
 	// SubmissionSource reads what was handed in.
 	SubmissionSource(ctx context.Context, id int64) (gavelapi.SubmissionSource, error)
 	// CancelSubmission cancels what is not final; apperr.Conflict otherwise.
-	CancelSubmission(ctx context.Context, p auth.Principal, id int64) (gavelapi.Submission, error)
+	CancelSubmission(ctx context.Context, p auth.Principal, id int64, reason string) (gavelapi.Submission, error)
 
 	// CreateRun stores a run, with the key and the refusals of CreateSubmission;
 	// a key is forgotten with its run.
@@ -90,9 +90,9 @@ type Service interface {
 	// ApplyRejudge makes new verdicts current, those of the named submissions
 	// or all; DiscardRejudge keeps the old ones; CancelRejudge stops one that
 	// runs. All may be repeated; a state that forbids them is apperr.Conflict.
-	ApplyRejudge(ctx context.Context, p auth.Principal, id int64, submissions []int64) (gavelapi.Rejudge, error)
-	DiscardRejudge(ctx context.Context, p auth.Principal, id int64) (gavelapi.Rejudge, error)
-	CancelRejudge(ctx context.Context, p auth.Principal, id int64) (gavelapi.Rejudge, error)
+	ApplyRejudge(ctx context.Context, p auth.Principal, id int64, submissions []int64, reason string) (gavelapi.Rejudge, error)
+	DiscardRejudge(ctx context.Context, p auth.Principal, id int64, reason string) (gavelapi.Rejudge, error)
+	CancelRejudge(ctx context.Context, p auth.Principal, id int64, reason string) (gavelapi.Rejudge, error)
 	// Account says what a user has solved.
 	Account(ctx context.Context, user string) (gavelapi.Account, error)
 
@@ -134,7 +134,7 @@ type Service interface {
 	// TestWebhook puts a message on its way; Deliveries says what became of it.
 	TestWebhook(ctx context.Context, name string) (gavelapi.Delivery, error)
 	Deliveries(ctx context.Context, name, cursor string, limit int) (gavelapi.DeliveryList, error)
-	Redeliver(ctx context.Context, p auth.Principal, id int64) error
+	Redeliver(ctx context.Context, p auth.Principal, id int64, reason string) error
 
 	// Ready says, for each part that granting needs, "ok" or what is wrong.
 	Ready(ctx context.Context) (checks map[string]string, ok bool)

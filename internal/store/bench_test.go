@@ -36,7 +36,7 @@ func BenchmarkRejudge(b *testing.B) {
 		}
 		b.StopTimer()
 		spent += f.backendTicks() - cpu
-		if _, err := f.CancelRejudge(b.Context(), made.RejudgeID); err != nil {
+		if _, err := f.CancelRejudge(b.Context(), made.RejudgeID, nil); err != nil {
 			b.Fatal(err)
 		}
 		cpu = f.backendTicks()

@@ -10,21 +10,23 @@ import (
 )
 
 // CancelJob ends the open job of a submission, pending or leased; false says
-// that there is none any more.
+// that there is none any more, and then nothing is written down.
 //
 // The job is locked by a statement of its own. A statement sees what was
 // committed when it began: one that waits for a grant to commit would end the
 // job and not see the attempt that came with the grant, which would then be at
 // work for ever. Whatever else ends jobs whose state it does not know does the
 // same.
-func (db *DB) CancelJob(ctx context.Context, submissionID, jobID int64) (ended bool, err error) {
+func (db *DB) CancelJob(ctx context.Context, submissionID, jobID int64, audit *storedb.InsertAuditParams) (ended bool, err error) {
 	err = db.InTx(ctx, func(tx pgx.Tx) error {
 		if err := db.Q.LockJob(ctx, tx, jobID); err != nil {
 			return fmt.Errorf("lock a job: %w", err)
 		}
 		rows, err := db.Q.CancelOpenJob(ctx, tx, &storedb.CancelOpenJobParams{SubmissionID: submissionID, JobID: jobID})
-		ended = len(rows) == 1
-		return err
+		if ended = len(rows) == 1; err != nil || !ended {
+			return err
+		}
+		return db.audit(ctx, tx, audit)
 	})
 	return ended && err == nil, err
 }

@@ -43,7 +43,7 @@ func TestWhatEndsAJobEndsTheAttemptThatItIsJustGivenTo(t *testing.T) {
 	for name, c := range map[string]func(f *fixture) (job int64, end func() error){
 		"a submission is cancelled": func(f *fixture) (int64, func() error) {
 			s := f.submit()
-			return s.JobID, func() error { _, err := f.CancelJob(f.t.Context(), s.SubmissionID, s.JobID); return err }
+			return s.JobID, func() error { _, err := f.CancelJob(f.t.Context(), s.SubmissionID, s.JobID, nil); return err }
 		},
 		"a run is cancelled": func(f *fixture) (int64, func() error) {
 			id, s := f.submitRun(nil)
@@ -55,7 +55,7 @@ func TestWhatEndsAJobEndsTheAttemptThatItIsJustGivenTo(t *testing.T) {
 		},
 		"a rejudge is cancelled": func(f *fixture) (int64, func() error) {
 			made := rejudge(f, f.submit().SubmissionID)
-			return made.Jobs[0].ID, func() error { _, err := f.CancelRejudge(f.t.Context(), made.RejudgeID); return err }
+			return made.Jobs[0].ID, func() error { _, err := f.CancelRejudge(f.t.Context(), made.RejudgeID, nil); return err }
 		},
 		"a newer package is imported": func(f *fixture) (int64, func() error) {
 			out := prepare(f, "sha256:"+fmt.Sprintf("%064d", 1))

@@ -103,7 +103,7 @@ func (db *DB) newPreparation(ctx context.Context, tx pgx.Tx, n NewImport, out *I
 		}
 		row.State, row.Version = Published, &version
 		if n.Audit != nil {
-			if err := db.Q.InsertAudit(ctx, tx, n.Audit); err != nil {
+			if err := db.audit(ctx, tx, n.Audit); err != nil {
 				return fmt.Errorf("write to the audit trail: %w", err)
 			}
 		}

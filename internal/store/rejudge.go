@@ -22,6 +22,8 @@ type NewRejudge struct {
 	AutoApply bool
 	Budget    int // most of its jobs at work at once; 0 is the dispatch policy's share
 	CreatedBy *int64
+	// Audit is written with it, when set; its subject is the rejudge.
+	Audit *storedb.InsertAuditParams
 	// Limits computes the effective limits of a submission under the package
 	// that is live now. An error skips the submission with its text.
 	Limits func(packageDigest, language string) (json.RawMessage, error)
@@ -60,6 +62,9 @@ func (db *DB) Rejudge(ctx context.Context, n NewRejudge) (Planned, error) {
 		}
 		if out.Skipped, err = db.missing(ctx, tx, n.Filter.Ids); err != nil {
 			return err
+		}
+		if len(rows) == 0 && len(out.Skipped) > 0 {
+			return nil // nothing of what was named exists, or what does is not selected
 		}
 		var insert storedb.InsertRejudgingsParams
 		var keepless []int64 // submissions without a verdict to keep
@@ -119,6 +124,12 @@ func (db *DB) insertRejudge(ctx context.Context, tx pgx.Tx, n NewRejudge, insert
 		return fmt.Errorf("insert rejudge: %w", err)
 	}
 	out.RejudgeID = made.ID
+	if n.Audit != nil {
+		n.Audit.Subject = rejudgeSubject(made.ID)
+	}
+	if err := db.audit(ctx, tx, n.Audit); err != nil {
+		return err
+	}
 	if err := db.Q.LockJobsOfSubmissions(ctx, tx, insert.SubmissionIds); err != nil {
 		return fmt.Errorf("lock open jobs: %w", err)
 	}
@@ -149,10 +160,34 @@ func (db *DB) insertRejudge(ctx context.Context, tx pgx.Tx, n NewRejudge, insert
 	return nil
 }
 
+// rejudgeSubject is what the audit trail calls a rejudge.
+func rejudgeSubject(id int64) string { return fmt.Sprintf("rejudge %d", id) }
+
+// audit writes down what is done in a transaction, by whom and why; nil is
+// nobody's doing.
+func (db *DB) audit(ctx context.Context, tx pgx.Tx, p *storedb.InsertAuditParams) error {
+	if p == nil {
+		return nil
+	}
+	if err := db.Q.InsertAudit(ctx, tx, p); err != nil {
+		return fmt.Errorf("write the audit trail: %w", err)
+	}
+	return nil
+}
+
+// NotInRejudgeError names submissions that are to be applied and that a rejudge
+// does not have. Nothing was applied.
+type NotInRejudgeError struct{ Submissions []int64 }
+
+func (e *NotInRejudgeError) Error() string {
+	return fmt.Sprintf("%d of the submissions are not in the rejudge", len(e.Submissions))
+}
+
 // Apply makes judgings of a rejudge current: all of them, or those of the named
 // submissions. It returns which submissions changed hands; repeating it changes
-// nothing. ok is false when the rejudge is in a state that cannot be applied.
-func (db *DB) Apply(ctx context.Context, rejudgeID int64, submissions []int64) (applied []int64, state string, err error) {
+// nothing, and one that changes nothing is not in the audit trail. state is that
+// of the rejudge afterwards.
+func (db *DB) Apply(ctx context.Context, rejudgeID int64, submissions []int64, audit *storedb.InsertAuditParams) (applied []int64, state string, err error) {
 	err = db.InTx(ctx, func(tx pgx.Tx) error {
 		r, err := db.Q.LockRejudge(ctx, tx, rejudgeID)
 		if err != nil {
@@ -165,13 +200,24 @@ func (db *DB) Apply(ctx context.Context, rejudgeID int64, submissions []int64) (
 		if submissions == nil {
 			submissions = []int64{}
 		}
+		none, err := db.Q.NotInRejudge(ctx, tx, &storedb.NotInRejudgeParams{SubmissionIds: submissions, RejudgeID: rejudgeID})
+		if err != nil {
+			return fmt.Errorf("look for the submissions of a rejudge: %w", err)
+		}
+		if len(none) > 0 {
+			return &NotInRejudgeError{none}
+		}
 		if applied, err = db.Q.ApplyRejudge(ctx, tx, &storedb.ApplyRejudgeParams{RejudgeID: rejudgeID, SubmissionIds: submissions}); err != nil {
 			return fmt.Errorf("apply rejudge: %w", err)
 		}
-		if _, err := db.Q.DecideRejudge(ctx, tx, &storedb.DecideRejudgeParams{ID: rejudgeID, State: "applied", FromState: "ready"}); err != nil {
+		decided, err := db.Q.DecideRejudge(ctx, tx, &storedb.DecideRejudgeParams{ID: rejudgeID, State: "applied", FromState: "ready"})
+		if err != nil {
 			return fmt.Errorf("close rejudge: %w", err)
 		}
 		state = "applied"
+		if len(applied) > 0 || decided > 0 {
+			return db.audit(ctx, tx, audit)
+		}
 		return nil
 	})
 	return applied, state, err
@@ -179,7 +225,7 @@ func (db *DB) Apply(ctx context.Context, rejudgeID int64, submissions []int64) (
 
 // CancelRejudge ends what is open in a rejudge; what was judged stays readable
 // but can no longer be applied. Repeating it changes nothing.
-func (db *DB) CancelRejudge(ctx context.Context, rejudgeID int64) (ended []*storedb.CancelRejudgeJobsRow, err error) {
+func (db *DB) CancelRejudge(ctx context.Context, rejudgeID int64, audit *storedb.InsertAuditParams) (ended []*storedb.CancelRejudgeJobsRow, err error) {
 	err = db.InTx(ctx, func(tx pgx.Tx) error {
 		r, err := db.Q.LockRejudge(ctx, tx, rejudgeID)
 		if err != nil || r.State != "running" {
@@ -191,8 +237,10 @@ func (db *DB) CancelRejudge(ctx context.Context, rejudgeID int64) (ended []*stor
 		if ended, err = db.Q.CancelRejudgeJobs(ctx, tx, rejudgeID); err != nil {
 			return fmt.Errorf("cancel open jobs: %w", err)
 		}
-		_, err = db.Q.CancelRejudge(ctx, tx, rejudgeID)
-		return err
+		if _, err = db.Q.CancelRejudge(ctx, tx, rejudgeID); err != nil {
+			return err
+		}
+		return db.audit(ctx, tx, audit)
 	})
 	return ended, err
 }

@@ -108,17 +108,17 @@ func (f *Fake) RejudgeChanges(ctx context.Context, id int64, _ bool, cursor stri
 }
 
 // ApplyRejudge implements httpapi.Service.
-func (f *Fake) ApplyRejudge(ctx context.Context, _ auth.Principal, id int64, _ []int64) (gavelapi.Rejudge, error) {
+func (f *Fake) ApplyRejudge(ctx context.Context, _ auth.Principal, id int64, _ []int64, _ string) (gavelapi.Rejudge, error) {
 	return f.end(ctx, "ApplyRejudge", id, gavelapi.RejudgeReady, gavelapi.RejudgeApplied)
 }
 
 // DiscardRejudge implements httpapi.Service.
-func (f *Fake) DiscardRejudge(ctx context.Context, _ auth.Principal, id int64) (gavelapi.Rejudge, error) {
+func (f *Fake) DiscardRejudge(ctx context.Context, _ auth.Principal, id int64, _ string) (gavelapi.Rejudge, error) {
 	return f.end(ctx, "DiscardRejudge", id, gavelapi.RejudgeReady, gavelapi.RejudgeDiscarded)
 }
 
 // CancelRejudge implements httpapi.Service.
-func (f *Fake) CancelRejudge(ctx context.Context, _ auth.Principal, id int64) (gavelapi.Rejudge, error) {
+func (f *Fake) CancelRejudge(ctx context.Context, _ auth.Principal, id int64, _ string) (gavelapi.Rejudge, error) {
 	return f.end(ctx, "CancelRejudge", id, gavelapi.RejudgeRunning, gavelapi.RejudgeCancelled)
 }
 

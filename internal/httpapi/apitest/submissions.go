@@ -180,7 +180,7 @@ func (f *Fake) SubmissionSource(ctx context.Context, id int64) (gavelapi.Submiss
 }
 
 // CancelSubmission implements httpapi.Service.
-func (f *Fake) CancelSubmission(ctx context.Context, _ auth.Principal, id int64) (gavelapi.Submission, error) {
+func (f *Fake) CancelSubmission(ctx context.Context, _ auth.Principal, id int64, _ string) (gavelapi.Submission, error) {
 	if err := f.enter(ctx, "CancelSubmission"); err != nil {
 		return gavelapi.Submission{}, err
 	}

@@ -111,7 +111,7 @@ func (f *Fake) Deliveries(ctx context.Context, name, cursor string, limit int) (
 }
 
 // Redeliver implements httpapi.Service.
-func (f *Fake) Redeliver(ctx context.Context, _ auth.Principal, id int64) error {
+func (f *Fake) Redeliver(ctx context.Context, _ auth.Principal, id int64, _ string) error {
 	if err := f.enter(ctx, "Redeliver"); err != nil {
 		return err
 	}

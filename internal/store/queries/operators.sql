@@ -10,6 +10,13 @@ select a.id, a.at, coalesce(a.token_id, 0)::bigint as token_id, coalesce(t.note,
  where a.id < sqlc.arg(before)::bigint and (sqlc.arg(subject)::text = '' or a.subject = sqlc.arg(subject)::text)
  order by a.id desc limit sqlc.arg(page)::int;
 
+-- name: DoneToSubmission :many
+-- API, explaining one: who put it in front or cancelled it, and why. Index:
+-- audit_by_subject.
+select a.at, a.action, a.reason, coalesce(t.note, '') as token_note
+  from audit a left join tokens t on t.id = a.token_id
+ where a.subject = sqlc.arg(submission_id)::bigint::text and a.action in ('submission.cancel', 'queue.bump') order by a.id;
+
 -- name: SetWorkerAway :execrows
 -- 0 rows: there is no such worker, or it was removed.
 update workers set away = @away, away_note = @note, away_until = @until, away_at = now() where name = @name and not disabled;

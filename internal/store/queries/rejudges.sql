@@ -99,14 +99,14 @@ update rejudges r
 returning r.id, r.state, r.total;
 
 -- name: RejudgeByID :one
-select r.*, (select count(*) from judgings g where g.rejudge_id = r.id and g.state <> 'open') as done,
+select r.*, (select count(*) from judgings g where g.rejudge_id = r.id and g.state in ('done', 'system_error')) as done,
        (select count(*) from judgings g join judgings o on o.id = g.previous_judging_id
          where g.rejudge_id = r.id and g.state = 'done' and (o.verdict is distinct from g.verdict)) as changed,
        (select count(*) from judgings g where g.rejudge_id = r.id and g.state = 'system_error') as failed
   from rejudges r where r.id = $1;
 
 -- name: ListRejudges :many
-select r.*, (select count(*) from judgings g where g.rejudge_id = r.id and g.state <> 'open') as done,
+select r.*, (select count(*) from judgings g where g.rejudge_id = r.id and g.state in ('done', 'system_error')) as done,
        (select count(*) from judgings g join judgings o on o.id = g.previous_judging_id
          where g.rejudge_id = r.id and g.state = 'done' and (o.verdict is distinct from g.verdict)) as changed,
        (select count(*) from judgings g where g.rejudge_id = r.id and g.state = 'system_error') as failed
@@ -139,6 +139,12 @@ update submissions s set current_judging_id = g.id
    and s.current_judging_id = g.previous_judging_id
    and (cardinality(@submission_ids::bigint[]) = 0 or s.id = any(@submission_ids::bigint[]))
 returning s.id;
+
+-- name: NotInRejudge :many
+-- Which of the named submissions a rejudge does not have.
+select n.id::bigint as id from unnest(@submission_ids::bigint[]) as n(id)
+ where not exists (select from judgings g where g.rejudge_id = sqlc.arg(rejudge_id)::bigint and g.submission_id = n.id)
+ group by n.id order by n.id;
 
 -- name: DecideRejudge :execrows
 update rejudges set state = @state, decided_at = now() where id = @id and state = @from_state;

@@ -24,6 +24,46 @@ func (q *Queries) BumpSubmission(ctx context.Context, db DBTX, submissionID int6
 	return result.RowsAffected(), nil
 }
 
+const doneToSubmission = `-- name: DoneToSubmission :many
+select a.at, a.action, a.reason, coalesce(t.note, '') as token_note
+  from audit a left join tokens t on t.id = a.token_id
+ where a.subject = $1::bigint::text and a.action in ('submission.cancel', 'queue.bump') order by a.id
+`
+
+type DoneToSubmissionRow struct {
+	At        time.Time
+	Action    string
+	Reason    string
+	TokenNote string
+}
+
+// API, explaining one: who put it in front or cancelled it, and why. Index:
+// audit_by_subject.
+func (q *Queries) DoneToSubmission(ctx context.Context, db DBTX, submissionID int64) ([]*DoneToSubmissionRow, error) {
+	rows, err := db.Query(ctx, doneToSubmission, submissionID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []*DoneToSubmissionRow
+	for rows.Next() {
+		var i DoneToSubmissionRow
+		if err := rows.Scan(
+			&i.At,
+			&i.Action,
+			&i.Reason,
+			&i.TokenNote,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, &i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const expireWorker = `-- name: ExpireWorker :execrows
 update jobs set lease_expires_at = now(), confirmed = true where state = 'leased' and worker_id = $1::bigint
 `

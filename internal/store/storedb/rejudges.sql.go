@@ -323,7 +323,7 @@ func (q *Queries) JudgingsOfSubmission(ctx context.Context, db DBTX, submissionI
 }
 
 const listRejudges = `-- name: ListRejudges :many
-select r.id, r.reason, r.filter, r.auto_apply, r.state, r.total, r.skipped, r.created_by, r.created_at, r.finished_at, r.decided_at, (select count(*) from judgings g where g.rejudge_id = r.id and g.state <> 'open') as done,
+select r.id, r.reason, r.filter, r.auto_apply, r.state, r.total, r.skipped, r.created_by, r.created_at, r.finished_at, r.decided_at, (select count(*) from judgings g where g.rejudge_id = r.id and g.state in ('done', 'system_error')) as done,
        (select count(*) from judgings g join judgings o on o.id = g.previous_judging_id
          where g.rejudge_id = r.id and g.state = 'done' and (o.verdict is distinct from g.verdict)) as changed,
        (select count(*) from judgings g where g.rejudge_id = r.id and g.state = 'system_error') as failed
@@ -567,8 +567,40 @@ func (q *Queries) MissingSubmissions(ctx context.Context, db DBTX, ids []int64) 
 	return items, nil
 }
 
+const notInRejudge = `-- name: NotInRejudge :many
+select n.id::bigint as id from unnest($1::bigint[]) as n(id)
+ where not exists (select from judgings g where g.rejudge_id = $2::bigint and g.submission_id = n.id)
+ group by n.id order by n.id
+`
+
+type NotInRejudgeParams struct {
+	SubmissionIds []int64
+	RejudgeID     int64
+}
+
+// Which of the named submissions a rejudge does not have.
+func (q *Queries) NotInRejudge(ctx context.Context, db DBTX, arg *NotInRejudgeParams) ([]int64, error) {
+	rows, err := db.Query(ctx, notInRejudge, arg.SubmissionIds, arg.RejudgeID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []int64
+	for rows.Next() {
+		var id int64
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const rejudgeByID = `-- name: RejudgeByID :one
-select r.id, r.reason, r.filter, r.auto_apply, r.state, r.total, r.skipped, r.created_by, r.created_at, r.finished_at, r.decided_at, (select count(*) from judgings g where g.rejudge_id = r.id and g.state <> 'open') as done,
+select r.id, r.reason, r.filter, r.auto_apply, r.state, r.total, r.skipped, r.created_by, r.created_at, r.finished_at, r.decided_at, (select count(*) from judgings g where g.rejudge_id = r.id and g.state in ('done', 'system_error')) as done,
        (select count(*) from judgings g join judgings o on o.id = g.previous_judging_id
          where g.rejudge_id = r.id and g.state = 'done' and (o.verdict is distinct from g.verdict)) as changed,
        (select count(*) from judgings g where g.rejudge_id = r.id and g.state = 'system_error') as failed

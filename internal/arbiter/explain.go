@@ -1,0 +1,87 @@
+package arbiter
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/gavel-oj/gavel/gavelapi"
+)
+
+// Explain implements httpapi.Service.
+func (a *Arbiter) Explain(ctx context.Context, id int64) (gavelapi.Explanation, error) {
+	sub, err := a.readSubmission(ctx, id)
+	if err != nil {
+		return gavelapi.Explanation{}, err
+	}
+	e := gavelapi.Explanation{SubmissionID: id, State: sub.State, Workers: []gavelapi.WorkerReason{}}
+	e.History = append(e.History, gavelapi.ExplanationStep{At: sub.CreatedAt, Text: "handed in"})
+	for _, t := range sub.Detail.Attempts {
+		e.History = append(e.History, gavelapi.ExplanationStep{At: t.GrantedAt, Text: "given to " + t.Worker})
+		if t.EndedAt != nil {
+			e.History = append(e.History, gavelapi.ExplanationStep{At: *t.EndedAt, Text: attemptEnd(&t)})
+		}
+	}
+	if err := a.doneTo(ctx, &sub, &e); err != nil {
+		return gavelapi.Explanation{}, err
+	}
+	switch {
+	case sub.State == gavelapi.StateJudging:
+		e.Summary = "being judged by " + sub.Worker
+	case sub.State != gavelapi.StatePending:
+		e.Summary = sub.State
+		if sub.Verdict != "" {
+			e.Summary += " with " + sub.Verdict
+		}
+		if sub.FinishedAt != nil {
+			e.Summary += fmt.Sprintf(", %s after it was handed in", sub.FinishedAt.Sub(sub.CreatedAt).Round(time.Millisecond))
+		}
+	default:
+		e.Summary = sub.Waiting
+		a.explainWaiting(ctx, id, &e)
+	}
+	return e, nil
+}
+
+// doneTo adds to a history what people did to a submission.
+func (a *Arbiter) doneTo(ctx context.Context, sub *gavelapi.Submission, e *gavelapi.Explanation) error {
+	rows, err := a.q.DoneToSubmission(ctx, a.db.Pool, sub.ID)
+	if err != nil {
+		return unavailable(err, "read what was done to a submission")
+	}
+	cancelled := false
+	for _, r := range rows {
+		text := map[string]string{"submission.cancel": "cancelled", "queue.bump": "put in front"}[r.Action]
+		text += " by " + cmp.Or(r.TokenNote, "a token without a note")
+		if r.Reason != "" {
+			text += ": " + r.Reason
+		}
+		e.History = append(e.History, gavelapi.ExplanationStep{At: r.At.UTC(), Text: text})
+		cancelled = cancelled || r.Action == "submission.cancel"
+	}
+	if sub.State == gavelapi.StateCancelled && !cancelled && sub.FinishedAt != nil { // by SQL, or before it was written down
+		e.History = append(e.History, gavelapi.ExplanationStep{At: *sub.FinishedAt, Text: "cancelled"})
+	}
+	slices.SortStableFunc(e.History, func(x, y gavelapi.ExplanationStep) int { return x.At.Compare(y.At) })
+	return nil
+}
+
+func attemptEnd(t *gavelapi.Attempt) string {
+	texts := map[string]string{
+		"completed": "the result was recorded", "failed": "it failed", "expired": "the worker was not heard of until its lease ended",
+		"undelivered": "the worker never got it; that costs no attempt", "released": "the worker handed it back", "cancelled": "it was cancelled",
+	}
+	text := texts[t.Outcome]
+	if t.Blame != "" {
+		text += ", to blame: " + t.Blame
+	}
+	if t.Message != "" {
+		text += ": " + t.Message
+	}
+	if t.LateReport != "" {
+		text += "; later its report " + t.LateReport + " came and was discarded"
+	}
+	return text
+}
