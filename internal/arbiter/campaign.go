@@ -16,7 +16,8 @@ import (
 // campaign waits until this process leads: it polls for the lock, which frees
 // at once when a leader's session ends, and when the row has expired while the
 // lock is still held it ends the holder's session, because a frozen leader
-// never will. It returns nil when ctx ends.
+// never will. A lock that is no arbiter's decides nothing. It returns nil when
+// ctx ends.
 func (a *Arbiter) campaign(ctx context.Context) *leadership {
 	var conn *pgx.Conn
 	defer func() {
@@ -65,32 +66,29 @@ func (a *Arbiter) tryToLead(ctx context.Context, conn **pgx.Conn) (*leadership, 
 	if err != nil {
 		return nil, fmt.Errorf("try the leader lock: %w", err)
 	}
-	if !locked {
-		row, err := a.q.ReadLeadership(ctx, *conn, shard)
-		if err != nil {
-			return nil, fmt.Errorf("read leadership: %w", err)
-		}
-		if row.Expired {
-			n, err := a.q.EndLeaderSessions(ctx, *conn, shard)
-			if err != nil {
-				return nil, fmt.Errorf("end the silent leader's session: %w", err)
-			}
-			a.log.Warn("ended the session of a leader that no longer renews", "holder", row.Holder, "term", row.Term, "sessions", n)
-		}
-		return nil, nil
-	}
 	before, err := a.q.ReadLeadership(ctx, *conn, shard)
 	if err != nil {
 		return nil, fmt.Errorf("read leadership: %w", err)
 	}
+	takeOver := store.TakeOver
+	if !locked {
+		if free, err := a.lockIsNobodys(ctx, *conn, before); err != nil || !free {
+			return nil, err
+		}
+		takeOver = store.TakeOverByRow
+	}
 	sent := a.clock.Now()
-	term, err := store.TakeOver(ctx, *conn, a.q, storedb.TakeLeadershipParams{
+	term, err := takeOver(ctx, *conn, a.q, storedb.TakeLeadershipParams{
 		Holder: a.cfg.Holder, Valid: a.cfg.Leader.Valid, Shard: shard,
 	}, a.cfg.Lease.TTL)
+	if errors.Is(err, store.ErrLed) {
+		return nil, nil
+	}
 	if err != nil {
 		return nil, err
 	}
 	l := newLeadership(a, *conn, term, sent)
+	l.locked = locked
 	if err := l.rebuild(ctx); err != nil {
 		return nil, fmt.Errorf("rebuild memory: %w", err)
 	}
@@ -103,6 +101,33 @@ func (a *Arbiter) tryToLead(ctx context.Context, conn **pgx.Conn) (*leadership, 
 		})
 	}
 	return l, nil
+}
+
+// lockIsNobodys says whether the lock that another session holds may be passed
+// over: nobody leads by the row, and the session is not an arbiter's. One of an
+// arbiter is ended, and its lock is free at the next try.
+func (a *Arbiter) lockIsNobodys(ctx context.Context, conn *pgx.Conn, row *storedb.ReadLeadershipRow) (bool, error) {
+	if !row.Expired {
+		return false, nil
+	}
+	n, err := a.q.EndLeaderSessions(ctx, conn, shard)
+	if err != nil {
+		return false, fmt.Errorf("end the silent leader's session: %w", err)
+	}
+	if n > 0 {
+		a.log.Warn("ended the session of a leader that no longer renews", "holder", row.Holder, "term", row.Term, "sessions", n)
+		return false, nil
+	}
+	foreign, err := a.q.ForeignLeaderLock(ctx, conn, shard)
+	if err != nil {
+		return false, fmt.Errorf("who holds the leader lock: %w", err)
+	}
+	for _, f := range foreign {
+		a.log.Warn("a session that is no arbiter's holds the leader lock; leading without it",
+			"pid", f.Pid, "login", f.Login, "application", f.Application,
+			"hint", fmt.Sprintf("a standby notices the end of a leader %s later than with it; as a superuser: select pg_terminate_backend(%d)", a.cfg.Leader.Valid, f.Pid))
+	}
+	return len(foreign) > 0, nil
 }
 
 var (
@@ -152,6 +177,11 @@ func (l *leadership) renew(ctx context.Context) error {
 	}
 	if n != 1 {
 		return errNotOurs
+	}
+	if !l.locked { // else the first standby to get it would begin a new term
+		if l.locked, err = l.a.q.TryLeaderLock(ctx, l.conn, shard); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -1,6 +1,8 @@
 package arbiter_test
 
 import (
+	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -75,6 +77,56 @@ func TestAFrozenLeaderIsReplaced(t *testing.T) {
 	standby.awaitReady()
 	if _, err := frozen.Exec(t.Context(), "select 1"); err == nil {
 		t.Error("the frozen leader's session still lives")
+	}
+}
+
+// Any login of the server can take the leader's lock. It keeps nobody from
+// leading: without it the row decides.
+func TestALeaderLockThatIsNoArbitersDecidesNothing(t *testing.T) {
+	s := newStand(t, quick)
+	login := "nobody_" + strings.ReplaceAll(uuid.NewString(), "-", "")
+	root, err := pgx.Connect(t.Context(), s.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = root.Close(context.WithoutCancel(t.Context())) }()
+	if _, err := root.Exec(t.Context(), "create role "+login+" login password 'x'"); err != nil {
+		t.Fatal(err)
+	}
+	before := s.number("select term from leadership")
+	cfg, err := pgx.ParseConfig(s.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.User, cfg.Password = login, "x"
+	foreign, err := pgx.ConnectConfig(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = foreign.Close(context.WithoutCancel(t.Context())) }()
+	s.stop()
+	if _, err := foreign.Exec(t.Context(), "select pg_advisory_lock(1734440556, 0)"); err != nil {
+		t.Fatal(err)
+	}
+	one := startOn(t, s.url, quick)
+	one.awaitReady()
+	if after := one.number("select term from leadership"); after != before+1 {
+		t.Errorf("the term went from %d to %d", before, after)
+	}
+	// It is not ours to end, and once it is free the leader takes it.
+	if _, err := foreign.Exec(t.Context(), "select pg_advisory_unlock(1734440556, 0)"); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the leader holds the lock", func() bool {
+		return one.number(`select count(*) from pg_locks l join pg_stat_activity a using (pid)
+			where l.locktype = 'advisory' and l.classid = 1734440556 and l.granted and a.datname = current_database()
+			  and a.application_name like 'gavel-leader:%'`) == 1
+	})
+	if after := one.number("select term from leadership"); after != before+1 {
+		t.Errorf("with the lock it began a new term: %d after %d", after, before)
+	}
+	if _, err := root.Exec(t.Context(), "drop role "+login); err != nil {
+		t.Error(err)
 	}
 }
 

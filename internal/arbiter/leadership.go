@@ -25,6 +25,7 @@ import (
 type leadership struct {
 	a         *Arbiter
 	conn      *pgx.Conn
+	locked    bool // conn holds the leader lock; renew alone uses it
 	term      int64
 	renewedAt atomic.Pointer[time.Time] // when the last successful renewal was sent
 

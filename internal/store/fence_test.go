@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -174,6 +175,9 @@ func TestGraceIsGivenOnceForEachLeadership(t *testing.T) {
 	term, err := store.TakeOver(ctx, f.owner(), f.Q, storedb.TakeLeadershipParams{Holder: "next", Valid: time.Minute}, time.Hour)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if _, err := store.TakeOverByRow(ctx, f.owner(), f.Q, storedb.TakeLeadershipParams{Holder: "rival", Valid: time.Minute}, time.Hour); !errors.Is(err, store.ErrLed) {
+		t.Errorf("a rival without the lock is told %v while somebody leads", err)
 	}
 	if got := left(); got < 1800 {
 		t.Errorf("after the takeover %.0f s are left, want an hour", got)

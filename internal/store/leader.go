@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -36,12 +37,29 @@ set tcp_keepalives_idle = 5; set tcp_keepalives_interval = 2; set tcp_keepalives
 	return conn, nil
 }
 
+// ErrLed says that somebody leads, by the row.
+var ErrLed = errors.New("the leadership is taken")
+
 // TakeOver makes the holder the leader in a new term and gives every live
 // lease its grace, in one transaction. The caller holds the leader lock.
 func TakeOver(ctx context.Context, conn *pgx.Conn, q *storedb.Queries, params storedb.TakeLeadershipParams, ttl time.Duration) (term int64, err error) {
+	return takeOver(ctx, conn, q, params, ttl, false)
+}
+
+// TakeOverByRow is TakeOver without the lock, which then decides nothing: it
+// is ErrLed unless the row has expired.
+func TakeOverByRow(ctx context.Context, conn *pgx.Conn, q *storedb.Queries, params storedb.TakeLeadershipParams, ttl time.Duration) (term int64, err error) {
+	return takeOver(ctx, conn, q, params, ttl, true)
+}
+
+func takeOver(ctx context.Context, conn *pgx.Conn, q *storedb.Queries, params storedb.TakeLeadershipParams, ttl time.Duration, byRow bool) (term int64, err error) {
 	err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
-		if _, err := q.LockLeadership(ctx, tx, params.Shard); err != nil {
+		row, err := q.LockLeadership(ctx, tx, params.Shard)
+		if err != nil {
 			return fmt.Errorf("lock leadership: %w", err)
+		}
+		if byRow && !row.Expired { // another one was faster
+			return ErrLed
 		}
 		if term, err = q.TakeLeadership(ctx, tx, &params); err != nil {
 			return fmt.Errorf("take leadership: %w", err)

@@ -38,9 +38,18 @@ select pg_try_advisory_lock(1734440556, sqlc.arg(shard)::int);
 
 -- name: EndLeaderSessions :execrows
 -- Called by a standby that found the row expired while the lock is still held:
--- the holder is frozen or cut off, and nobody else will end its session.
+-- the holder is frozen or cut off, and nobody else will end its session. Only
+-- sessions of the arbiters' own login are theirs to end.
 select pg_terminate_backend(l.pid)
-  from pg_catalog.pg_locks l
+  from pg_catalog.pg_locks l join pg_catalog.pg_stat_activity a on a.pid = l.pid
  where l.locktype = 'advisory' and l.classid = 1734440556::oid and l.objid = sqlc.arg(shard)::int::oid
-   and l.objsubid = 2 and l.granted and l.pid <> pg_backend_pid()
+   and l.objsubid = 2 and l.granted and l.pid <> pg_backend_pid() and a.usename = session_user
+   and l.database = (select d.oid from pg_catalog.pg_database d where d.datname = current_database());
+
+-- name: ForeignLeaderLock :many
+-- Who else holds the leader lock: any login of the server can take it.
+select l.pid::int as pid, coalesce(a.usename, '')::text as login, coalesce(a.application_name, '')::text as application
+  from pg_catalog.pg_locks l join pg_catalog.pg_stat_activity a on a.pid = l.pid
+ where l.locktype = 'advisory' and l.classid = 1734440556::oid and l.objid = sqlc.arg(shard)::int::oid
+   and l.objsubid = 2 and l.granted and a.usename is distinct from session_user
    and l.database = (select d.oid from pg_catalog.pg_database d where d.datname = current_database());

@@ -13,20 +13,56 @@ import (
 
 const endLeaderSessions = `-- name: EndLeaderSessions :execrows
 select pg_terminate_backend(l.pid)
-  from pg_catalog.pg_locks l
+  from pg_catalog.pg_locks l join pg_catalog.pg_stat_activity a on a.pid = l.pid
  where l.locktype = 'advisory' and l.classid = 1734440556::oid and l.objid = $1::int::oid
-   and l.objsubid = 2 and l.granted and l.pid <> pg_backend_pid()
+   and l.objsubid = 2 and l.granted and l.pid <> pg_backend_pid() and a.usename = session_user
    and l.database = (select d.oid from pg_catalog.pg_database d where d.datname = current_database())
 `
 
 // Called by a standby that found the row expired while the lock is still held:
-// the holder is frozen or cut off, and nobody else will end its session.
+// the holder is frozen or cut off, and nobody else will end its session. Only
+// sessions of the arbiters' own login are theirs to end.
 func (q *Queries) EndLeaderSessions(ctx context.Context, db DBTX, shard int32) (int64, error) {
 	result, err := db.Exec(ctx, endLeaderSessions, shard)
 	if err != nil {
 		return 0, err
 	}
 	return result.RowsAffected(), nil
+}
+
+const foreignLeaderLock = `-- name: ForeignLeaderLock :many
+select l.pid::int as pid, coalesce(a.usename, '')::text as login, coalesce(a.application_name, '')::text as application
+  from pg_catalog.pg_locks l join pg_catalog.pg_stat_activity a on a.pid = l.pid
+ where l.locktype = 'advisory' and l.classid = 1734440556::oid and l.objid = $1::int::oid
+   and l.objsubid = 2 and l.granted and a.usename is distinct from session_user
+   and l.database = (select d.oid from pg_catalog.pg_database d where d.datname = current_database())
+`
+
+type ForeignLeaderLockRow struct {
+	Pid         int32
+	Login       string
+	Application string
+}
+
+// Who else holds the leader lock: any login of the server can take it.
+func (q *Queries) ForeignLeaderLock(ctx context.Context, db DBTX, shard int32) ([]*ForeignLeaderLockRow, error) {
+	rows, err := db.Query(ctx, foreignLeaderLock, shard)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []*ForeignLeaderLockRow
+	for rows.Next() {
+		var i ForeignLeaderLockRow
+		if err := rows.Scan(&i.Pid, &i.Login, &i.Application); err != nil {
+			return nil, err
+		}
+		items = append(items, &i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const grantGrace = `-- name: GrantGrace :execrows
