@@ -67,12 +67,11 @@ func (c *EdgeWorkerCmd) check(a *App) error {
 		return usage("set --database-url or GAVEL_DATABASE_URL", "no database is given")
 	case c.Slots < 0 || c.Slots > 1024:
 		return usage("give the number of judgings at once, 1 to 1024", "--slots is not a number of slots")
-	case c.Poll < 10*time.Millisecond || c.Poll > time.Minute:
-		return usage("give a duration such as 500ms", "--poll must lie between 10ms and 1m")
-	case c.Grace < 0:
-		return usage("give a duration such as 30s", "--grace cannot be negative")
 	case c.PackagesDir == "" && !a.urlGiven():
 		return usage("give --packages-dir, or an arbiter with --url and this worker's token with --token-file", "there is nowhere to get packages from")
+	}
+	if err := cmp.Or(between("--poll", c.Poll, 10*time.Millisecond, time.Minute), between("--grace", c.Grace, 0, 24*time.Hour)); err != nil {
+		return err
 	}
 	if c.Slots == 0 {
 		c.Slots = agent.DefaultSlots()

@@ -87,8 +87,8 @@ type WorkerInviteCmd struct {
 
 // Run implements kong's command.
 func (cmd *WorkerInviteCmd) Run(app *App) error {
-	if cmd.Valid < time.Second || cmd.Valid > 7*24*time.Hour {
-		return usage("use a duration such as 30m or 24h", "--valid must lie between 1s and 168h")
+	if err := between("--valid", cmd.Valid, time.Second, 7*24*time.Hour); err != nil {
+		return err
 	}
 	c, err := app.connect()
 	if err != nil {

@@ -39,8 +39,8 @@ func (cmd *WorkerShowCmd) Run(app *App) error {
 // WorkerDrainCmd is `gavel worker drain`.
 type WorkerDrainCmd struct {
 	workerName
-	Note string        `placeholder:"TEXT" help:"Why; shown wherever the worker is."`
-	For  time.Duration `placeholder:"DURATION" help:"It ends by itself after this time, e.g. 2h."`
+	Note string         `placeholder:"TEXT" help:"Why; shown wherever the worker is."`
+	For  *time.Duration `placeholder:"DURATION" help:"It ends by itself after this time, e.g. 2h."`
 }
 
 // Run implements kong's command.
@@ -51,8 +51,8 @@ func (cmd *WorkerDrainCmd) Run(app *App) error {
 // WorkerPauseCmd is `gavel worker pause`.
 type WorkerPauseCmd struct {
 	workerName
-	Note string        `placeholder:"TEXT" help:"Why; shown wherever the worker is."`
-	For  time.Duration `placeholder:"DURATION" help:"It ends by itself after this time, e.g. 2h."`
+	Note string         `placeholder:"TEXT" help:"Why; shown wherever the worker is."`
+	For  *time.Duration `placeholder:"DURATION" help:"It ends by itself after this time, e.g. 2h."`
 }
 
 // Run implements kong's command.
@@ -68,14 +68,17 @@ type WorkerResumeCmd struct {
 
 // Run implements kong's command.
 func (cmd *WorkerResumeCmd) Run(app *App) error {
-	return changeWorker(app, cmd.workerName, "resume", cmd.Reason, 0)
+	return changeWorker(app, cmd.workerName, "resume", cmd.Reason, nil)
 }
 
-func changeWorker(app *App, n workerName, action, note string, lasts time.Duration) error {
-	if lasts != 0 && lasts < time.Second {
-		return usage("give a duration such as 2h", "--for must be at least 1s")
+func changeWorker(app *App, n workerName, action, note string, lasts *time.Duration) error {
+	in := gavelapi.WorkerChange{Action: action, Note: note}
+	if lasts != nil {
+		if err := between("--for", *lasts, time.Second, year); err != nil {
+			return err
+		}
+		in.ForSeconds = int64(lasts.Seconds())
 	}
-	in := gavelapi.WorkerChange{Action: action, Note: note, ForSeconds: int64(lasts.Seconds())}
 	return n.do(app, func(c *client.Client, name string) (*gavelapi.WorkerInfo, error) {
 		return c.WorkerChange(app.Ctx, name, in)
 	})

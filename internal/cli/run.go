@@ -17,13 +17,13 @@ import (
 
 // RunCmd is `gavel run`.
 type RunCmd struct {
-	Files    []string      `arg:"" name:"file" help:"Source file, or - for standard input (then -l is needed). The first is the main one, others lie beside it."`
-	Language string        `short:"l" placeholder:"ID" help:"Language; by default guessed from the file's ending."`
-	Inputs   []string      `name:"input" short:"i" sep:"none" placeholder:"FILE" help:"What the program reads, or - for standard input. Several are run one after the other; without any the input is empty."`
-	Time     time.Duration `placeholder:"D" help:"CPU time for each input, e.g. 2s, before the language's rule (default: the arbiter's)."`
-	Memory   int64         `placeholder:"MIB" help:"Memory in MiB (default: the arbiter's)."`
-	Keep     int64         `name:"output-kib" placeholder:"KIB" help:"Standard output to keep of each input, at which the program is stopped (default: the arbiter's)."`
-	User     string        `placeholder:"NAME" help:"Who runs it, as your site calls them."`
+	Files    []string       `arg:"" name:"file" help:"Source file, or - for standard input (then -l is needed). The first is the main one, others lie beside it."`
+	Language string         `short:"l" placeholder:"ID" help:"Language; by default guessed from the file's ending."`
+	Inputs   []string       `name:"input" short:"i" sep:"none" placeholder:"FILE" help:"What the program reads, or - for standard input. Several are run one after the other; without any the input is empty."`
+	Time     *time.Duration `placeholder:"D" help:"CPU time for each input, e.g. 2s, before the language's rule (default: the arbiter's)."`
+	Memory   int64          `placeholder:"MIB" help:"Memory in MiB (default: the arbiter's)."`
+	Keep     int64          `name:"output-kib" placeholder:"KIB" help:"Standard output to keep of each input, at which the program is stopped (default: the arbiter's)."`
+	User     string         `placeholder:"NAME" help:"Who runs it, as your site calls them."`
 }
 
 // maxInputBytes is above what any arbiter takes in one run.
@@ -31,8 +31,15 @@ const maxInputBytes = 16 << 20
 
 // Run implements kong's command.
 func (cmd *RunCmd) Run(app *App) error {
-	if cmd.Time < 0 || cmd.Memory < 0 || cmd.Keep < 0 {
-		return usage("leave it out for the default", "--time, --memory and --output-kib cannot be negative")
+	if cmd.Memory < 0 || cmd.Keep < 0 {
+		return usage("leave it out for the default", "--memory and --output-kib cannot be negative")
+	}
+	var cpu time.Duration // 0 is the arbiter's
+	if cmd.Time != nil {
+		if err := between("--time", *cmd.Time, time.Millisecond, time.Hour); err != nil {
+			return err
+		}
+		cpu = *cmd.Time
 	}
 	main := cmd.Files[0]
 	files, err := readSources(app.In, main, cmd.Files[1:])
@@ -40,7 +47,7 @@ func (cmd *RunCmd) Run(app *App) error {
 		return err
 	}
 	in := gavelapi.NewRun{User: cmd.User, Limits: gavelapi.RunLimits{
-		CPUUS: cmd.Time.Microseconds(), MemoryBytes: cmd.Memory << 20, OutputBytes: cmd.Keep << 10,
+		CPUUS: cpu.Microseconds(), MemoryBytes: cmd.Memory << 20, OutputBytes: cmd.Keep << 10,
 	}}
 	if in.Inputs, err = cmd.readInputs(app.In, main == "-"); err != nil {
 		return err

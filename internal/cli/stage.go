@@ -28,8 +28,8 @@ func (c *FleetStageCmd) Run(a *App) error {
 	if c.DatabaseURL == "" {
 		return usage("set --database-url or GAVEL_DATABASE_URL", "no database is given")
 	}
-	if c.Since < time.Second {
-		return usage("give a duration such as 1h", "--since must be at least 1s")
+	if err := between("--since", c.Since, time.Second, year); err != nil {
+		return err
 	}
 	db, err := store.Open(a.Ctx, c.DatabaseURL, store.Options{MaxConns: 1, AppName: "gavel-stage"})
 	if err != nil {

@@ -88,8 +88,11 @@ type WebhookRotateCmd struct {
 
 // Run implements kong's command.
 func (cmd *WebhookRotateCmd) Run(app *App) error {
-	if cmd.Keep < 0 || cmd.Keep > 720*time.Hour || cmd.Keep%time.Second != 0 {
-		return usage("give whole seconds, e.g. 24h", "--keep must be from 0s to 720h")
+	if err := between("--keep", cmd.Keep, 0, 720*time.Hour); err != nil {
+		return err
+	}
+	if cmd.Keep%time.Second != 0 {
+		return usage("give whole seconds, e.g. 24h", "--keep counts whole seconds, and %s are none", cmd.Keep)
 	}
 	keep := int64(cmd.Keep.Seconds())
 	return withArbiter(app, func(c *client.Client) error {

@@ -96,11 +96,12 @@ func (p Program) usage(err error) error {
 var (
 	enumChoice     = regexp.MustCompile(`^(--\S+ must be one of ("[^"]+",?)+),"" but got (.*)$`)
 	negativeValue  = regexp.MustCompile(`^(--\S+): expected \w+ value but got "(-[0-9.]+)" \(short flag\)`)
+	noDuration     = regexp.MustCompile(`^(--\S+): expected duration (?:value )?but got "([^"]*)"`)
 	negativeNumber = regexp.MustCompile(`^unknown flag (-[0-9]+)\b`)
 )
 
 // plainWords rewrites what kong says of its own parsing into what is wrong: no
-// flag and no number of ours is negative, and "" in a list of choices is the
+// flag, no number and no duration of ours is negative, and "" in a list of choices is the
 // flag that is left out.
 func plainWords(message string) string {
 	if m := enumChoice.FindStringSubmatch(message); m != nil {
@@ -108,6 +109,12 @@ func plainWords(message string) string {
 	}
 	if m := negativeValue.FindStringSubmatch(message); m != nil {
 		return m[1] + " cannot be negative, and " + m[2] + " is"
+	}
+	if m := noDuration.FindStringSubmatch(message); m != nil {
+		if strings.HasPrefix(m[2], "-") {
+			return m[1] + " cannot be negative, and " + m[2] + " is; write a duration such as 90s, 45m or 2h"
+		}
+		return fmt.Sprintf("%s: %q is no duration; write one such as 90s, 45m or 2h", m[1], m[2])
 	}
 	if m := negativeNumber.FindStringSubmatch(message); m != nil {
 		return m[1] + " is no number that anything has: numbers start at 1"

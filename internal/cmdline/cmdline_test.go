@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gavel-oj/gavel/internal/cmdline"
 )
@@ -19,6 +20,8 @@ type showCmd struct {
 	ID    int    `arg:"" optional:""`
 	Count int    `short:"n"`
 	Rule  string `enum:"first,all," default:""`
+
+	For time.Duration
 }
 
 var errShown = errors.New("shown")
@@ -40,6 +43,8 @@ func TestTheFrame(t *testing.T) {
 		{"show -n -1", 2, "", "--count cannot be negative, and -1 is (prog show --help shows the usage)"},
 		{"show a\xff", 2, "", `the argument "a\xff" is not UTF-8 (give it in UTF-8`},
 		{"show -1", 2, "", "-1 is no number that anything has: numbers start at 1"},
+		{"show --for -2h", 2, "", "--for cannot be negative, and -2h is; write a duration such as 90s"},
+		{"show --for 2", 2, "", `--for: "2" is no duration; write one such as 90s`},
 		{"show --rule odd", 2, "", `--rule must be one of "first","all" but got "odd"`},
 	} {
 		var out, stderr bytes.Buffer
