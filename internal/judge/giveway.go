@@ -24,11 +24,18 @@ const (
 	placeUntilStep
 )
 
-// ownPatience is how long the engine's own work gives way at once. After that
-// it may do one step to its end, and then gives way at once for as long again:
-// a machine that is never idle proves its languages, too, and no submission
-// waits for more than one step in all that time.
-const ownPatience = 10 * time.Minute
+// How long the engine's own work gives way at once. After that it may do one
+// step to its end, and then gives way at once for as long again: a machine that
+// is never idle proves its languages, too, and no submission waits for more
+// than one step in all that time.
+const (
+	// A language that is not proved cannot be judged at all: its submissions
+	// wait, while the others could spare a second or two in thirty.
+	selfTestPatience = 30 * time.Second
+	// Without a header submissions are only slower to compile, and a step is
+	// ten seconds.
+	headerPatience = 10 * time.Minute
+)
 
 // ownWork is the engine's own work that holds a place among the evaluations.
 //
@@ -95,12 +102,12 @@ func (e *Engine) between(p place) error {
 }
 
 // givingWay does work that gives way to submissions, and begins it again when
-// it had to. work is told how it holds its place.
-func (e *Engine) givingWay(ctx context.Context, work func(place) error) error {
+// it had to, or after patience goes on. work is told how it holds its place.
+func (e *Engine) givingWay(ctx context.Context, patience time.Duration, work func(place) error) error {
 	since := e.clock.Now()
 	for {
 		p := placeGiven
-		if e.clock.Now().Sub(since) >= ownPatience {
+		if e.clock.Now().Sub(since) >= patience {
 			p = placeUntilStep
 		}
 		err := work(p)

@@ -125,7 +125,7 @@ func (e *Engine) prepareInBackground(ctx context.Context, languages []*language.
 	go func() {
 		defer end()
 		for _, lang := range languages {
-			err := e.givingWay(ctx, func(p place) error { return e.prepareHeader(ctx, lang, p) })
+			err := e.givingWay(ctx, headerPatience, func(p place) error { return e.prepareHeader(ctx, lang, p) })
 			if err != nil && ctx.Err() == nil {
 				e.log.Warn("header cannot be compiled ahead: sources are compiled without", "language", lang.ID, "err", err)
 			}

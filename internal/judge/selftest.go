@@ -52,7 +52,7 @@ func (e *Engine) SelfTestOf(ctx context.Context, all []*language.Language) ([]Of
 	var wg sync.WaitGroup
 	for i, lang := range all {
 		wg.Go(func() {
-			errs[i] = e.givingWay(ctx, func(p place) (err error) {
+			errs[i] = e.givingWay(ctx, selfTestPatience, func(p place) (err error) {
 				offers[i], err = e.selfTest(ctx, lang, p)
 				return err
 			})
