@@ -181,6 +181,10 @@ func (a *Arbiter) AddWebhook(ctx context.Context, p auth.Principal, n gavelapi.N
 	if wrong := webhook.CheckURL(n.URL); wrong != "" {
 		return none, apperr.New(apperr.Invalid, "give it as https://example.org/hooks", "the address cannot be an endpoint: %s", wrong).At("body.url")
 	}
+	if a.hooks.Refused(ctx, n.URL) {
+		return none, apperr.New(apperr.Invalid, "if it is meant, start the arbiter (gavel serve or gavel up) with --webhook-private or GAVEL_WEBHOOK_PRIVATE=true",
+			"nothing is sent to this address: it is not a public one").At("body.url")
+	}
 	rules := a.cfg.Alarms.Rules()
 	for _, k := range n.Kinds {
 		if rules[alarm.Kind(k)].Severity == "" {

@@ -2,6 +2,7 @@ package arbiter_test
 
 import (
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -350,7 +351,13 @@ func TestEndpointsThatCannotBe(t *testing.T) {
 			t.Errorf("%+v was answered %v", bad, got)
 		}
 	}
-	good := gavelapi.NewWebhook{Name: "a", URL: "https://example.org", Secret: "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"}
+	for _, private := range []string{"http://127.0.0.1:9000/hook", "http://localhost/", "https://[::1]/", "http://10.1.2.3/"} {
+		_, err := s.AddWebhook(t.Context(), s.admin, gavelapi.NewWebhook{Name: "a", URL: private})
+		if e, ok := errors.AsType[*apperr.Error](err); !ok || e.Code != apperr.Invalid || !strings.Contains(e.Hint, "GAVEL_WEBHOOK_PRIVATE=true") {
+			t.Errorf("%s, to which nothing would be sent: %v", private, err)
+		}
+	}
+	good := gavelapi.NewWebhook{Name: "a", URL: "https://name.invalid", Secret: "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"}
 	if _, err := s.AddWebhook(t.Context(), s.admin, good); err != nil {
 		t.Fatal(err)
 	}

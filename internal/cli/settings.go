@@ -24,6 +24,7 @@ var (
 var both = []config.Setting{
 	{Key: "run_keep", Env: "GAVEL_RUN_KEEP", Default: "1h", Says: "how long the results of runs are kept", Kind: config.Duration, Min: int64(time.Second)},
 	{Key: "max_waiting_per_user", Env: "GAVEL_MAX_WAITING_PER_USER", Default: "0", Says: "submissions and runs that one user may have waiting at once; more are refused; 0 is any number", Kind: config.Number, Max: 1 << 20},
+	{Key: "webhook_private", Env: "GAVEL_WEBHOOK_PRIVATE", Default: "false", Says: "webhooks may go to addresses that are not public", Kind: config.Switch},
 }
 
 // serveOnly and upOnly are what the other command has no use for. One file may
@@ -41,7 +42,6 @@ var serveOnly = []config.Setting{
 	{Key: "sleep_lead", Env: "GAVEL_SLEEP_LEAD", Default: "5m", Says: "how long before planned hours a worker gets nothing new", Kind: config.Duration, Min: 1},
 	{Key: "alarm_waiting", Env: "GAVEL_ALARM_WAITING", Default: "2m", Says: "how long the oldest run or submission may wait before an alarm", Kind: config.Duration, Min: int64(time.Second)},
 	{Key: "alarm_down", Env: "GAVEL_ALARM_DOWN", Default: "1m", Says: "how long nobody may be working while work waits before an alarm", Kind: config.Duration, Min: int64(time.Second)},
-	{Key: "webhook_private", Env: "GAVEL_WEBHOOK_PRIVATE", Default: "false", Says: "webhooks may go to addresses that are not public", Kind: config.Switch},
 	{Key: "max_upload_mib", Env: "GAVEL_MAX_UPLOAD_MIB", Default: "1024", Says: "largest problem package, in MiB", Kind: config.Number, Min: 1, Max: 1 << 20},
 	{Key: "max_body_mib", Env: "GAVEL_MAX_BODY_MIB", Default: "4", Says: "largest body of any other call, in MiB; a result may be four times that", Kind: config.Number, Min: 1, Max: 1024},
 }

@@ -30,6 +30,7 @@ type UpCmd struct {
 	Slots      string `name:"slots" placeholder:"N" help:"Submissions judged at once; 0, the default, lets the worker choose from the machine's cores."`
 	RunKeep    string `name:"run-keep" placeholder:"TIME" help:"How long the results of runs are kept (default 1h)."`
 	MaxWaiting string `name:"max-waiting-per-user" placeholder:"N" help:"Submissions and runs that one user may have waiting at once; more are refused. 0, the default, is any number."`
+	Private    bool   `name:"webhook-private" help:"Webhooks may go to addresses that are not public."`
 	NoSamples  bool   `name:"no-samples" xor:"samples" help:"Do not import and judge the example problems."`
 	Samples    bool   `name:"samples" xor:"samples" help:"Judge the example problems although this build did so on this data before."`
 	Once       bool   `name:"once" help:"Stop when the examples are judged; exit code 0 when every verdict is as declared."`
@@ -40,6 +41,9 @@ func (c *UpCmd) Run(a *App) error {
 	flags := map[string]string{"data_dir": c.DataDir, "listen": c.Listen, "slots": c.Slots, "run_keep": c.RunKeep, "max_waiting_per_user": c.MaxWaiting}
 	if c.NoSamples {
 		flags["no_samples"] = "true"
+	}
+	if c.Private {
+		flags["webhook_private"] = "true"
 	}
 	v, err := a.resolve("up", c.Config, flags)
 	if err != nil {
@@ -71,7 +75,7 @@ func (c *UpCmd) Run(a *App) error {
 	cfg := up.Config{
 		DataDir: dataDir, Listen: v.Text("listen"), Listener: listener, Slots: int(v.Number("slots")), Worker: worker,
 		Once: c.Once, Again: c.Samples, Logger: log, Environ: a.Environ,
-		RunKeep: v.Duration("run_keep"), MaxWaitingPerUser: int(v.Number("max_waiting_per_user")),
+		RunKeep: v.Duration("run_keep"), MaxWaitingPerUser: int(v.Number("max_waiting_per_user")), WebhookPrivate: v.Switch("webhook_private"),
 	}
 	samples := !v.Switch("no_samples")
 	if samples {

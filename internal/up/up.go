@@ -43,6 +43,7 @@ type Config struct {
 	Listener          net.Listener
 	RunKeep           time.Duration // 0 is the default
 	MaxWaitingPerUser int           // 0 is any number
+	WebhookPrivate    bool          // webhooks may go to addresses that are not public
 }
 
 // View is told how it goes. Its methods are called from one goroutine at a
@@ -105,7 +106,7 @@ func Run(ctx context.Context, cfg Config, view View) (err error) {
 	srv, err := serve.Start(ctx, serve.Config{
 		DatabaseURL: pg.URL(), DataDir: filepath.Join(dir, "arbiter"), Listen: cfg.Listen, Listener: cfg.Listener, Logger: cfg.Logger, Clock: cfg.Clock,
 		Health:  health.Default,
-		RunKeep: cfg.RunKeep, MaxWaitingPerUser: cfg.MaxWaitingPerUser,
+		RunKeep: cfg.RunKeep, MaxWaitingPerUser: cfg.MaxWaitingPerUser, WebhookPrivate: cfg.WebhookPrivate,
 	})
 	if err != nil {
 		return err

@@ -23,6 +23,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -53,8 +54,9 @@ type Message struct {
 
 // Sender sends messages. It is safe for concurrent use.
 type Sender struct {
-	client *http.Client
-	agent  string
+	client  *http.Client
+	agent   string
+	private bool
 }
 
 // errPrivate is in the error of a message to an address that is not public.
@@ -74,7 +76,7 @@ func New(private bool, agent string) *Sender {
 			return nil
 		}
 	}
-	return &Sender{agent: agent, client: &http.Client{
+	return &Sender{agent: agent, private: private, client: &http.Client{
 		Timeout: Timeout,
 		Transport: &http.Transport{
 			DialContext: dialer.DialContext, TLSHandshakeTimeout: Timeout, ResponseHeaderTimeout: Timeout,
@@ -128,6 +130,24 @@ func CheckURL(text string) string {
 		return "it contains a fragment"
 	}
 	return ""
+}
+
+// lookup bounds how long Refused asks for the addresses of a name.
+const lookup = 2 * time.Second
+
+// Refused says whether nothing would be sent to an endpoint as its name
+// resolves now, because no address of it is public: for whoever adds it, who
+// would else learn of it from the first message. A name that does not resolve
+// may do so later, and is not refused.
+func (s *Sender) Refused(ctx context.Context, text string) bool {
+	u, err := url.Parse(text)
+	if err != nil || s.private {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookup)
+	defer cancel()
+	addresses, err := net.DefaultResolver.LookupNetIP(ctx, "ip", u.Hostname())
+	return err == nil && !slices.ContainsFunc(addresses, Public)
 }
 
 // NewSecret makes a secret to sign with.
