@@ -49,6 +49,14 @@ func (c *Client) SubmissionSource(ctx context.Context, id int64) (*gavelapi.Subm
 	})
 }
 
+// SubmissionOutputs reads what was written in the tests that were failed. It
+// needs an admin's token.
+func (c *Client) SubmissionOutputs(ctx context.Context, id int64) (*gavelapi.SubmissionOutputs, error) {
+	return get[gavelapi.SubmissionOutputs](ctx, c, request{
+		op: "submission output", method: http.MethodGet, path: "/v1/submissions/" + strconv.FormatInt(id, 10) + "/outputs",
+	})
+}
+
 // SubmissionFilter narrows a list; empty fields do not.
 type SubmissionFilter struct {
 	Problem  string

@@ -99,6 +99,14 @@ type SubmissionDetail struct {
 	Judgings []JudgingInfo `json:"judgings"`
 }
 
+// SubmissionOutputs is what a submission wrote in the first tests that it
+// failed. It may show tests' inputs, so it is for the jury.
+type SubmissionOutputs struct {
+	SubmissionID int64        `json:"submission_id"`
+	JudgingID    int64        `json:"judging_id" doc:"the current one"`
+	Outputs      []TestOutput `json:"outputs" doc:"of at most 4 tests, 4 KiB of each stream; empty when nothing was written or it was too long ago"`
+}
+
 // Attempt is one grant of a lease and how it ended.
 type Attempt struct {
 	JudgingID int64      `json:"judging_id" doc:"the judging that it was for, one of judgings"`

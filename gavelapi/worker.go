@@ -186,6 +186,7 @@ type Report struct {
 	MemoryBytes int64          `json:"memory_bytes" doc:"largest over the tests run"`
 	Compile     CompileInfo    `json:"compile"`
 	Tests       []TestResult   `json:"tests"`
+	Outputs     []TestOutput   `json:"outputs,omitempty" doc:"of the first tests that are not AC, in the order of tests; not of tests that wrote nothing"`
 	Limits      Limits         `json:"limits" doc:"as given in the lease"`
 	Provenance  Provenance     `json:"provenance"`
 }
@@ -236,6 +237,15 @@ type TestResult struct {
 	// near the limit and it was run again. The fields above are those of the
 	// run that counts.
 	Attempts []TestAttempt `json:"attempts,omitempty" doc:"every run of the test, when it was run more than once because its time was near the limit or the machine was busy"`
+}
+
+// TestOutput is the beginning of what a program wrote in a test that it failed.
+type TestOutput struct {
+	Test      string `json:"test" doc:"name of the test"`
+	Stdout    string `json:"stdout,omitempty" doc:"bytes that are no UTF-8, and NUL, are replaced by U+FFFD; empty when an interactor read it"`
+	StdoutCut bool   `json:"stdout_cut,omitempty" doc:"there was more"`
+	Stderr    string `json:"stderr,omitempty"`
+	StderrCut bool   `json:"stderr_cut,omitempty" doc:"there was more"`
 }
 
 // TestAttempt is what one of several runs of a test took.

@@ -3,6 +3,7 @@ package arbiter
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -141,6 +142,11 @@ func (a *Arbiter) recordResults(ctx context.Context, batch []resultInput) ([]boo
 		params.Compiles = append(params.Compiles, mustJSON(in.report.Compile))
 		params.Tests = append(params.Tests, mustJSON(in.report.Tests))
 		params.Provenances = append(params.Provenances, mustJSON(in.report.Provenance))
+		var outputs json.RawMessage // null, when there is nothing to keep
+		if len(in.report.Outputs) > 0 {
+			outputs = mustJSON(in.report.Outputs)
+		}
+		params.Outputs = append(params.Outputs, outputs)
 	}
 	rows, err := a.q.RecordResults(ctx, a.db.Hot, &params)
 	if err != nil {

@@ -372,10 +372,12 @@ func withoutOutput(results []gavelapi.RunResult) []gavelapi.RunResult {
 
 // evidence is what is kept of a late report: of a run all but its output.
 func evidence(r *gavelapi.Report) *gavelapi.Report {
+	kept := *r
+	kept.Outputs = nil
 	if r.Run == nil {
-		return r
+		return &kept
 	}
-	kept, run := *r, *r.Run
+	run := *r.Run
 	run.Results = withoutOutput(run.Results)
 	kept.Run = &run
 	return &kept

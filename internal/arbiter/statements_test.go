@@ -29,7 +29,7 @@ var periodic = map[string]bool{
 	"SeeWorkers": true, "TouchWorkers": true, "WriteHealth": true, "FinishRejudges": true, "StoredReasons": true, "WriteReasons": true,
 	"DeleteExpiredRuns": true, "EndOrphanedRuns": true, "DeleteOldIdempotencyKeys": true, "DropOldProbes": true,
 	"PreparationsAtWork": true, "OldestPending": true, "EdgeWorkersPresent": true, "OpenAlarms": true, "StartAlarm": true, "ContinueAlarm": true, "EndAlarm": true, "DropOldAlarms": true, // alarms
-	"EnqueueAlarm": true, "WebhookBacklog": true, "BeginAttempts": true, "EndAttempt": true, "DropOldDeliveries": true, "DropOldSecrets": true,
+	"EnqueueAlarm": true, "WebhookBacklog": true, "BeginAttempts": true, "EndAttempt": true, "DropOldDeliveries": true, "DropOldSecrets": true, "DropOldOutputs": true,
 }
 
 // statements counts what an arbiter asks of its database, by the statements'

@@ -129,6 +129,23 @@ func (a *Arbiter) readSubmission(ctx context.Context, id int64) (gavelapi.Submis
 	return sub, nil
 }
 
+// SubmissionOutputs implements httpapi.Service.
+func (a *Arbiter) SubmissionOutputs(ctx context.Context, id int64) (gavelapi.SubmissionOutputs, error) {
+	out := gavelapi.SubmissionOutputs{SubmissionID: id}
+	r, err := a.q.OutputsOfSubmission(ctx, a.db.Pool, id)
+	if store.IsNoRows(err) {
+		return out, noSubmission(id)
+	}
+	if err != nil {
+		return out, unavailable(err, "read outputs of tests")
+	}
+	out.JudgingID = r.JudgingID
+	if err := json.Unmarshal(r.Outputs, &out.Outputs); err != nil {
+		return out, fmt.Errorf("stored outputs of judging %d: %w", r.JudgingID, err)
+	}
+	return out, nil
+}
+
 // memoryOf is what only the leader's memory knows of open work: why it waits,
 // how far it is. An arbiter that does not lead says of what waits what the
 // leader wrote down.

@@ -12,6 +12,9 @@ import (
 // idempotencyKeysKept is how long a repeated Idempotency-Key is recognised.
 const idempotencyKeysKept = 24 * time.Hour
 
+// outputsKept is how long it can be read what was written in failed tests.
+const outputsKept = 30 * 24 * time.Hour
+
 // runsSweptEvery is how often runs past their time are deleted. Nobody sees
 // them in between.
 const runsSweptEvery = 10 * time.Second
@@ -61,6 +64,9 @@ func (l *leadership) writeDownLoop(ctx context.Context) error {
 			cleaned = now
 			if _, err := l.a.q.DeleteOldIdempotencyKeys(ctx, l.a.db.Pool, idempotencyKeysKept); err != nil && ctx.Err() == nil {
 				l.a.log.Warn("dropping old idempotency keys failed", "error", err)
+			}
+			if _, err := l.a.q.DropOldOutputs(ctx, l.a.db.Pool, outputsKept); err != nil && ctx.Err() == nil {
+				l.a.log.Warn("dropping old outputs of tests failed", "error", err)
 			}
 			if _, err := l.a.q.DropOldAlarms(ctx, l.a.db.Pool, alarmsKept); err != nil && ctx.Err() == nil {
 				l.a.log.Warn("dropping old alarms failed", "error", err)

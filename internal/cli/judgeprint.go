@@ -32,6 +32,7 @@ type judged struct {
 	Tests       []gavelapi.TestResult `json:"tests"`
 	Fault       *gavelapi.Fault       `json:"fault,omitempty"`
 	Difference  *Difference           `json:"difference,omitempty"`
+	Outputs     []gavelapi.TestOutput `json:"outputs,omitempty"`
 
 	sourceBytes int64
 	sourceFiles int
@@ -133,6 +134,11 @@ func (j *judged) take(r *judge.Report) {
 			row.Attempts = append(row.Attempts, gavelapi.TestAttempt{CPUUS: a.CPU.Microseconds(), WallUS: a.Wall.Microseconds()})
 		}
 		j.Tests[i] = row
+		if w := t.Wrote; w != nil {
+			j.Outputs = append(j.Outputs, gavelapi.TestOutput{
+				Test: t.Name, Stdout: string(w.Stdout), StdoutCut: w.StdoutCut, Stderr: string(w.Stderr), StderrCut: w.StderrCut,
+			})
+		}
 		j.CPUUS, j.WallUS, j.MemoryBytes = max(j.CPUUS, row.CPUUS), max(j.WallUS, row.WallUS), max(j.MemoryBytes, row.MemoryBytes)
 	}
 }
@@ -220,6 +226,10 @@ func (a *App) printJudged(pkg *problem.Package, j judged) error {
 	}
 	if j.Difference != nil {
 		a.printDifference(w, j.Difference)
+	} else if len(j.Outputs) > 0 {
+		const most = 10 // lines of each stream; -o json has all
+		fmt.Fprintln(w)
+		printOutput(w, j.Outputs[0], most)
 	}
 	return w.Flush()
 }

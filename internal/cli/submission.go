@@ -18,6 +18,7 @@ type SubmissionCmd struct {
 	Show   SubmissionShowCmd   `cmd:"" help:"Show one with its tests."`
 	Watch  SubmissionWatchCmd  `cmd:"" help:"Wait for the verdict of one."`
 	Source SubmissionSourceCmd `cmd:"" help:"Print the source of one, or write its files to a directory."`
+	Output SubmissionOutputCmd `cmd:"" help:"Print the beginning of what one wrote in the tests that it failed."`
 	Cancel SubmissionCancelCmd `cmd:"" help:"Cancel one that is not judged yet."`
 
 	Explain SubmissionExplainCmd `cmd:"" help:"Say why one waits, worker by worker, or how it went."`

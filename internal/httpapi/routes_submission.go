@@ -98,6 +98,14 @@ func (s *server) submissionRoutes() {
 		source, err := s.Service.SubmissionSource(ctx, in.ID)
 		return &out[gavelapi.SubmissionSource]{Body: source}, err
 	})
+	register(s, admins, huma.Operation{
+		OperationID: "get-submission-outputs", Method: http.MethodGet, Path: "/v1/submissions/{id}/outputs", Tags: tags,
+		Summary: "Read what a submission wrote in the tests that it failed", Errors: []int{http.StatusNotFound},
+		Description: "It can show the tests' inputs, so it is for admins only. Kept for 30 days.",
+	}, func(ctx context.Context, _ auth.Principal, in *idInput) (*out[gavelapi.SubmissionOutputs], error) {
+		outputs, err := s.Service.SubmissionOutputs(ctx, in.ID)
+		return &out[gavelapi.SubmissionOutputs]{Body: outputs}, err
+	})
 	register(s, sites, huma.Operation{
 		OperationID: "cancel-submission", Method: http.MethodPost, Path: "/v1/submissions/{id}/cancel", Tags: tags,
 		Summary: "Cancel a submission that is not final", Errors: []int{http.StatusNotFound, http.StatusConflict},

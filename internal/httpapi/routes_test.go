@@ -42,6 +42,7 @@ var everyRoute = []struct {
 	{"create-submission", call{method: "POST", path: "/v1/submissions", token: apitest.SiteToken, body: goodSubmission}, 201, `"state":"pending"`},
 	{"get-submission", call{method: "GET", path: "/v1/submissions/1?wait=25s", token: apitest.SiteToken}, 200, `"state":"judging"`},
 	{"get-submission-source", call{method: "GET", path: "/v1/submissions/1/source", token: apitest.SiteToken}, 200, `"files":[{"name":"main"`},
+	{"get-submission-outputs", call{method: "GET", path: "/v1/submissions/1/outputs", token: apitest.AdminToken}, 200, `"outputs":[`},
 	{"list-submissions", call{method: "GET", path: "/v1/submissions?problem=aplusb&limit=200", token: apitest.AdminToken}, 200, `"submissions":[{"id":1`},
 	{"explain-submission", call{method: "GET", path: "/v1/submissions/1/explain", token: apitest.SiteToken}, 200, `"reason":"all of its slots are busy"`},
 	{"bump-submission", call{method: "POST", path: "/v1/submissions/1/bump", token: apitest.AdminToken, body: `{"reason":"finals"}`}, 200, `"id":1`},
@@ -186,6 +187,20 @@ func TestRoutesRefuseTokensOfOtherKinds(t *testing.T) {
 	}
 	if got := r.do(call{method: "GET", path: "/v1/workers"}); !strings.HasPrefix(got.header.Get("WWW-Authenticate"), "Bearer") {
 		t.Error("401 without WWW-Authenticate")
+	}
+}
+
+// What a program wrote can show a test's input, and a site may show its users
+// whatever it can read.
+func TestOutputsAreForAdminsOnly(t *testing.T) {
+	r := newRig(t)
+	r.do(call{method: "POST", path: "/v1/submissions", token: apitest.SiteToken, body: goodSubmission})
+	path := "/v1/submissions/1/outputs"
+	for _, token := range []string{apitest.SiteToken, apitest.WorkerToken} {
+		r.problem(call{method: "GET", path: path, token: token}, 403, apperr.Forbidden)
+	}
+	if got := r.do(call{method: "GET", path: path, token: apitest.AdminToken}); got.status != 200 {
+		t.Errorf("%d %s", got.status, got.body)
 	}
 }
 

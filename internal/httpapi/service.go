@@ -51,6 +51,8 @@ type Service interface {
 	Submissions(ctx context.Context, filter SubmissionFilter) (gavelapi.SubmissionList, error)
 	// SubmissionSource reads what was handed in.
 	SubmissionSource(ctx context.Context, id int64) (gavelapi.SubmissionSource, error)
+	// SubmissionOutputs reads what was written in failed tests.
+	SubmissionOutputs(ctx context.Context, id int64) (gavelapi.SubmissionOutputs, error)
 	// CancelSubmission cancels what is not final; apperr.Conflict otherwise.
 	CancelSubmission(ctx context.Context, p auth.Principal, id int64, reason string) (gavelapi.Submission, error)
 

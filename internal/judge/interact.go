@@ -41,7 +41,7 @@ func (a *attempt) converse(ctx context.Context, t *problem.Test, killAt time.Dur
 	defer cancel(nil)
 	r.start()
 
-	talk := &conversation{attempt: a, relay: r}
+	talk := &conversation{attempt: a, relay: r, said: newStderr()}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -65,7 +65,7 @@ type conversation struct {
 
 	res        sandbox.Result
 	refused    *ran // what became of a program that could not be started
-	said       refusalWatch
+	said       *stderrOf
 	judged     bool
 	programErr error
 
@@ -79,7 +79,7 @@ func (c *conversation) runProgram(ctx context.Context, t *problem.Test, killAt t
 	r := c.relay
 	spec := c.spec(t.Args, killAt)
 	spec.Stdin, spec.StdoutFD, spec.Started, spec.Enforce = r.program.in, r.program.out, r.program.close, r.toInteractor.over
-	spec.Stderr = &c.said
+	spec.Stderr = c.said
 	spec.Limits.Wall += thinking
 	c.res, c.programErr = c.startIn(ctx, granted{c.core.run}, spec)
 	r.program.close()
@@ -149,7 +149,7 @@ func (c *conversation) outcome(ctx context.Context) (*ran, error) {
 		said = verdict.SaidWrong
 	}
 	facts := c.talkFacts()
-	r := &ran{fired: c.res.Fired, test: testOf(c.res)}
+	r := &ran{stderr: c.said, fired: c.res.Fired, test: testOf(c.res)}
 	r.test.Verdict, r.test.Reason = verdict.OfTalk(verdict.Talk{Program: facts, Judged: c.judged, Said: said})
 	switch {
 	case r.test.Verdict == verdict.SE && c.failure != nil:
@@ -163,6 +163,6 @@ func (c *conversation) outcome(ctx context.Context) (*ran, error) {
 	if r.test.Verdict == verdict.AC || r.test.Verdict == verdict.WA {
 		r.test.Message = c.answer.Message
 	}
-	c.said.hint(&r.test)
+	c.said.refused.hint(&r.test)
 	return r, nil
 }

@@ -116,6 +116,9 @@ type Test struct {
 	ExitCode    int
 	Signal      int
 	Message     string // from the checker, cut, valid UTF-8
+	// Wrote is set for the first WroteTests tests that are not AC and wrote
+	// something.
+	Wrote *Wrote
 	// Attempts are all runs of the test, in their order, when there was more
 	// than one; the fields above are those of the one that counts.
 	Attempts []Attempt

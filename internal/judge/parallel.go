@@ -142,6 +142,9 @@ func (r *testRuns) do(j job, c *core) {
 // settle records a result. mu is held.
 func (r *testRuns) settle(i int, out Test, err error) {
 	r.tests[i], r.errs[i] = out, err
+	if out.Wrote != nil {
+		boundWrote(r.tests)
+	}
 	if i < r.barrier && (err != nil || r.stop && out.Verdict != verdict.AC) {
 		r.barrier = i
 		for other, j := range r.running {

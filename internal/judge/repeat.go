@@ -27,6 +27,7 @@ type ran struct {
 	test   Test
 	fired  sandbox.Limit
 	output *os.File // nil when an interactor has read it
+	stderr *stderrOf
 }
 
 func (r *ran) close() { closeAll(r.output) }

@@ -25,10 +25,7 @@ func runTask(lang, source string, inputs ...string) judge.RunTask {
 // and that how it ended is told.
 func TestRunsInRealBoxes(t *testing.T) {
 	e := newEngine(t, realProvider(t), 1)
-	every := make([]byte, 256)
-	for i := range every {
-		every[i] = byte(i)
-	}
+	every := every()
 	huge := strings.Repeat("0123456789abcde\n", 2<<20/16)
 	tests := []struct {
 		name, lang, source, input string

@@ -34,7 +34,7 @@ type attempt struct {
 
 // test runs the program on test i, more than once if need be, and has its
 // output checked.
-func (a *attempt) test(ctx context.Context, i int, out *Test) error {
+func (a *attempt) test(ctx context.Context, i int, out *Test) (err error) {
 	t := &a.task.Package.Manifest.Tests[i]
 	from := a.e.clock.Now()
 	r, err := a.measure(ctx, t)
@@ -43,8 +43,13 @@ func (a *attempt) test(ctx context.Context, i int, out *Test) error {
 		return err
 	}
 	defer r.close()
-	*out = r.test
-	if out.Verdict != verdict.AC || a.interactive() {
+	defer func() {
+		if err == nil {
+			err = asFault(ctx, r.keepWrote(), "read output")
+		}
+		*out = r.test
+	}()
+	if r.test.Verdict != verdict.AC || a.interactive() {
 		return nil
 	}
 
@@ -58,11 +63,11 @@ func (a *attempt) test(ctx context.Context, i int, out *Test) error {
 	if err != nil {
 		return err
 	}
-	out.Message = answer.Message
+	r.test.Message = answer.Message
 	if answer.Accepted {
 		return nil
 	}
-	out.Verdict, out.Reason = verdict.WA, verdict.ReasonChecker
+	r.test.Verdict, r.test.Reason = verdict.WA, verdict.ReasonChecker
 	if a.task.Wrong == nil {
 		return nil
 	}
@@ -89,8 +94,8 @@ func (a *attempt) once(ctx context.Context, t *problem.Test, killAt time.Duratio
 			_ = output.Close()
 		}
 	}()
-	var said refusalWatch
-	res, err := a.runTest(ctx, t, output, &said, killAt)
+	said := newStderr()
+	res, err := a.runTest(ctx, t, output, said, killAt)
 	if err != nil {
 		if r := a.notStarted(err); r != nil {
 			r.output = output
@@ -98,12 +103,12 @@ func (a *attempt) once(ctx context.Context, t *problem.Test, killAt time.Duratio
 		}
 		return nil, err
 	}
-	r := &ran{output: output, fired: res.Fired, test: testOf(res)}
+	r := &ran{output: output, stderr: said, fired: res.Fired, test: testOf(res)}
 	r.test.Verdict, r.test.Reason = verdict.OfRun(a.facts(res))
 	if r.test.Verdict == verdict.SE {
 		return nil, faultf(BlameHost, nil, "run ended by the limit %q, which this engine does not know", res.Fired)
 	}
-	said.hint(&r.test)
+	said.refused.hint(&r.test)
 	return r, nil
 }
 
@@ -135,7 +140,7 @@ func (v *evaluation) ownFault() bool {
 	return v.argv[0] == v.program.Box && executable(v.program.Host) == nil
 }
 
-func (a *attempt) runTest(ctx context.Context, t *problem.Test, output *os.File, said *refusalWatch, killAt time.Duration) (sandbox.Result, error) {
+func (a *attempt) runTest(ctx context.Context, t *problem.Test, output *os.File, said *stderrOf, killAt time.Duration) (sandbox.Result, error) {
 	input, err := os.Open(a.task.Package.Path(t.Input))
 	if err != nil {
 		return sandbox.Result{}, packageFault(err, t.Input)

@@ -95,7 +95,7 @@ func SelfContradiction(r *gavelapi.Report) string {
 
 // toHostFault keeps of a report what its operator needs to find the cause.
 func toHostFault(r *gavelapi.Report, message string) {
-	r.Verdict, r.Tests = "", nil
+	r.Verdict, r.Tests, r.Outputs = "", nil, nil
 	r.Fault = &gavelapi.Fault{Blame: gavelapi.BlameHost, Message: message}
 	dropNonsense(r)
 }

@@ -17,6 +17,8 @@ const (
 	maxMessage    = 4 << 10
 	maxName       = 256
 	maxTests      = 10_000
+	maxOutputs    = 4       // tests of which it is kept what was written
+	maxOutput     = 4 << 10 // of each stream of one
 	maxFindings   = 64
 	maxAllDetails = 32 << 10 // of the findings of one step together
 )
@@ -67,7 +69,7 @@ func Tidy(kind string, r gavelapi.Report) gavelapi.Report {
 		t.Message, _ = Clean(t.Message, maxMessage)
 		tests[i] = t
 	}
-	r.Tests = tests
+	r.Tests, r.Outputs = tests, tidyOutputs(&r)
 	p := &r.Provenance
 	for _, s := range []*string{&p.WorkerBuild, &p.Kernel, &p.MemoryMeter, &p.CPUMeter, &p.Toolchain, &p.CheckerToolchain, &p.PackageDigest} {
 		*s, _ = Clean(*s, maxName)
@@ -82,6 +84,31 @@ func Tidy(kind string, r gavelapi.Report) gavelapi.Report {
 		dropNonsense(&r)
 	}
 	return r
+}
+
+// tidyOutputs bounds what was written in failed tests, and drops what is of no
+// such test.
+func tidyOutputs(r *gavelapi.Report) (kept []gavelapi.TestOutput) {
+	if r.Verdict == "" {
+		return nil
+	}
+	failed := map[string]bool{}
+	for i := range r.Tests {
+		failed[r.Tests[i].Name] = r.Tests[i].Verdict != "AC" && r.Tests[i].Verdict != gavelapi.SkippedTest
+	}
+	for _, o := range r.Outputs {
+		if o.Test, _ = Clean(o.Test, maxName); !failed[o.Test] || len(kept) == maxOutputs {
+			continue
+		}
+		failed[o.Test] = false // once each
+		var cut bool
+		o.Stdout, cut = Clean(o.Stdout, maxOutput)
+		o.StdoutCut = o.StdoutCut || cut
+		o.Stderr, cut = Clean(o.Stderr, maxOutput)
+		o.StderrCut = o.StderrCut || cut
+		kept = append(kept, o)
+	}
+	return kept
 }
 
 func contradiction(kind string, r *gavelapi.Report) string {

@@ -132,7 +132,7 @@ func TestReportsMayNotReadSourcesOrTokens(t *testing.T) {
 			t.Errorf("reading %s: %v", ok, err)
 		}
 	}
-	for _, no := range []string{"tokens", "submission_sources", "idempotency_keys"} {
+	for _, no := range []string{"tokens", "submission_sources", "idempotency_keys", "judging_outputs"} {
 		if _, err := conn.Exec(t.Context(), "select * from "+no); pgCode(err) != "42501" {
 			t.Errorf("reading %s: %v, want insufficient_privilege", no, err)
 		}

@@ -39,12 +39,20 @@ func (w *Worker) wireReport(l gavelapi.Lease, r *judge.Report, stages map[string
 			row.Attempts = append(row.Attempts, gavelapi.TestAttempt{CPUUS: a.CPU.Microseconds(), WallUS: a.Wall.Microseconds()})
 		}
 		out.Tests = append(out.Tests, row)
+		if w := t.Wrote; w != nil {
+			out.Outputs = append(out.Outputs, gavelapi.TestOutput{
+				Test: t.Name, Stdout: showable(w.Stdout), StdoutCut: w.StdoutCut, Stderr: showable(w.Stderr), StderrCut: w.StderrCut,
+			})
+		}
 		out.CPUUS = max(out.CPUUS, row.CPUUS)
 		out.WallUS = max(out.WallUS, row.WallUS)
 		out.MemoryBytes = max(out.MemoryBytes, row.MemoryBytes)
 	}
 	return out
 }
+
+// showable is a program's output as text; the arbiter makes it storable.
+func showable(b []byte) string { return strings.ToValidUTF8(string(b), "\uFFFD") }
 
 func wireCompile(c judge.Compile) gavelapi.CompileInfo {
 	return gavelapi.CompileInfo{
@@ -85,7 +93,7 @@ func (w *Worker) wireVerified(l gavelapi.Lease, r *judge.VerifyReport, stages ma
 		out = w.wireReport(l, r.Judged, stages)
 		out.Verdict = ""
 	}
-	out.Tests = []gavelapi.TestResult{} // the finding says what there is to say
+	out.Tests, out.Outputs = []gavelapi.TestResult{}, nil // the finding says what there is to say
 	out.Prepare = &gavelapi.PrepareReport{Verdict: string(r.Verdict), Findings: make([]gavelapi.Finding, 0, len(r.Findings))}
 	for _, f := range r.Findings {
 		outcome := gavelapi.FindingOK

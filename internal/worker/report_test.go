@@ -33,6 +33,7 @@ func TestEveryRunOfATestIsReported(t *testing.T) {
 			Attempts: []judge.Attempt{{CPU: 520 * time.Millisecond, Wall: 2 * time.Second}, {CPU: 505 * time.Millisecond, Wall: time.Second}},
 		},
 		{Name: "secret/2", Verdict: verdict.Skipped},
+		{Name: "secret/3", Verdict: verdict.RE, Wrote: &judge.Wrote{Stdout: []byte("o\xff"), StdoutCut: true, Stderr: []byte("e")}},
 	}}, nil)
 	want := []gavelapi.TestResult{
 		{
@@ -41,8 +42,12 @@ func TestEveryRunOfATestIsReported(t *testing.T) {
 			Attempts: []gavelapi.TestAttempt{{CPUUS: 520_000, WallUS: 2_000_000}, {CPUUS: 505_000, WallUS: 1_000_000}},
 		},
 		{Name: "secret/2", Verdict: "skipped"},
+		{Name: "secret/3", Verdict: "RE"},
 	}
 	if diff := cmp.Diff(want, report.Tests); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]gavelapi.TestOutput{{Test: "secret/3", Stdout: "o\uFFFD", StdoutCut: true, Stderr: "e"}}, report.Outputs); diff != "" {
 		t.Error(diff)
 	}
 	if report.CPUUS != 505_000 || report.WallUS != 1_000_000 || report.MemoryBytes != 3 {

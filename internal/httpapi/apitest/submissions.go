@@ -179,6 +179,24 @@ func (f *Fake) SubmissionSource(ctx context.Context, id int64) (gavelapi.Submiss
 	return f.sources[id-1], nil
 }
 
+// SubmissionOutputs implements httpapi.Service: every one that is final and not
+// AC wrote the same.
+func (f *Fake) SubmissionOutputs(ctx context.Context, id int64) (gavelapi.SubmissionOutputs, error) {
+	if err := f.enter(ctx, "SubmissionOutputs"); err != nil {
+		return gavelapi.SubmissionOutputs{}, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if id < 1 || id > int64(len(f.subs)) {
+		return gavelapi.SubmissionOutputs{}, apperr.New(apperr.NotFound, "list them: gavel submission list", "there is no submission %d", id)
+	}
+	out := gavelapi.SubmissionOutputs{SubmissionID: id, JudgingID: id, Outputs: []gavelapi.TestOutput{}}
+	if v := f.subs[id-1].Verdict; v != "" && v != "AC" {
+		out.Outputs = append(out.Outputs, gavelapi.TestOutput{Test: "secret/2", Stdout: "1\n\x1b[2J2\n", StdoutCut: true, Stderr: "trying harder\n"})
+	}
+	return out, nil
+}
+
 // CancelSubmission implements httpapi.Service.
 func (f *Fake) CancelSubmission(ctx context.Context, _ auth.Principal, id int64, _ string) (gavelapi.Submission, error) {
 	if err := f.enter(ctx, "CancelSubmission"); err != nil {

@@ -91,7 +91,7 @@ with input as (
          unnest(@worker_ids::bigint[]) as worker_id, unnest(@verdicts::text[]) as verdict,
          unnest(@cpu_us::bigint[]) as cpu_us, unnest(@wall_us::bigint[]) as wall_us,
          unnest(@memory_bytes::bigint[]) as memory_bytes, unnest(@compiles::jsonb[]) as compile,
-         unnest(@tests::jsonb[]) as tests, unnest(@provenances::jsonb[]) as provenance
+         unnest(@tests::jsonb[]) as tests, unnest(@provenances::jsonb[]) as provenance, unnest(@outputs::jsonb[]) as outputs
 ), located as (
   select i.*, x.id from input i
    cross join lateral (select j.id from jobs j where j.id = i.job_id offset 0) x
@@ -109,6 +109,13 @@ with input as (
     from won w join input i on i.job_id = w.id and i.lease_token = w.lease_token
    where g.id = w.judging_id and g.state = 'open'
   returning g.id, g.submission_id, g.previous_judging_id, g.auto_apply
+), kept as (
+  insert into judging_outputs (judging_id, outputs)
+  select d.id, i.outputs
+    from judged d join won w on w.judging_id = d.id join input i on i.job_id = w.id and i.lease_token = w.lease_token
+   where i.outputs is not null
+  on conflict (judging_id) do nothing
+  returning judging_id
 ), applied as ( -- a rejudging that applies itself replaces the judging that it was made beside
   update submissions s set current_judging_id = d.id
     from judged d
@@ -121,7 +128,7 @@ with input as (
 )
 select w.id as job_id, w.lease_token, coalesce(w.submission_id, 0)::bigint as submission_id,
        (select count(*) from judged) as judgings, (select count(*) from closed) as attempts,
-       (select count(*) from applied) as applied
+       (select count(*) from applied) as applied, (select count(*) from kept) as kept
   from won w;
 
 -- name: ReturnFailed :many

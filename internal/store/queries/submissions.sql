@@ -99,3 +99,16 @@ select s.id, p.name as problem, s.language, s.submitter, s.source_name, s.source
         or case when g.state <> 'open' then g.state when j.state = 'leased' then 'judging' else 'pending' end = sqlc.narg(state))
  order by s.id desc
  limit sqlc.arg(page)::int;
+
+-- name: OutputsOfSubmission :one
+-- API. Of the current judging.
+select g.id as judging_id, coalesce(o.outputs, '[]')::jsonb as outputs
+  from submissions s join judgings g on g.id = s.current_judging_id
+  left join judging_outputs o on o.judging_id = g.id
+ where s.id = $1;
+
+-- name: DropOldOutputs :execrows
+-- Leader, once an hour, a bounded number; served by judging_outputs_by_age.
+delete from judging_outputs
+ where judging_id in (select o.judging_id from judging_outputs o where o.created_at < now() - sqlc.arg(kept)::interval
+                       order by o.created_at limit 50000);

@@ -900,9 +900,9 @@ with input as (
          unnest($3::bigint[]) as worker_id, unnest($4::text[]) as verdict,
          unnest($5::bigint[]) as cpu_us, unnest($6::bigint[]) as wall_us,
          unnest($7::bigint[]) as memory_bytes, unnest($8::jsonb[]) as compile,
-         unnest($9::jsonb[]) as tests, unnest($10::jsonb[]) as provenance
+         unnest($9::jsonb[]) as tests, unnest($10::jsonb[]) as provenance, unnest($11::jsonb[]) as outputs
 ), located as (
-  select i.job_id, i.lease_token, i.worker_id, i.verdict, i.cpu_us, i.wall_us, i.memory_bytes, i.compile, i.tests, i.provenance, x.id from input i
+  select i.job_id, i.lease_token, i.worker_id, i.verdict, i.cpu_us, i.wall_us, i.memory_bytes, i.compile, i.tests, i.provenance, i.outputs, x.id from input i
    cross join lateral (select j.id from jobs j where j.id = i.job_id offset 0) x
 ), won as (
   delete from jobs j using located l
@@ -918,6 +918,13 @@ with input as (
     from won w join input i on i.job_id = w.id and i.lease_token = w.lease_token
    where g.id = w.judging_id and g.state = 'open'
   returning g.id, g.submission_id, g.previous_judging_id, g.auto_apply
+), kept as (
+  insert into judging_outputs (judging_id, outputs)
+  select d.id, i.outputs
+    from judged d join won w on w.judging_id = d.id join input i on i.job_id = w.id and i.lease_token = w.lease_token
+   where i.outputs is not null
+  on conflict (judging_id) do nothing
+  returning judging_id
 ), applied as ( -- a rejudging that applies itself replaces the judging that it was made beside
   update submissions s set current_judging_id = d.id
     from judged d
@@ -930,7 +937,7 @@ with input as (
 )
 select w.id as job_id, w.lease_token, coalesce(w.submission_id, 0)::bigint as submission_id,
        (select count(*) from judged) as judgings, (select count(*) from closed) as attempts,
-       (select count(*) from applied) as applied
+       (select count(*) from applied) as applied, (select count(*) from kept) as kept
   from won w
 `
 
@@ -945,6 +952,7 @@ type RecordResultsParams struct {
 	Compiles    []json.RawMessage
 	Tests       []json.RawMessage
 	Provenances []json.RawMessage
+	Outputs     []json.RawMessage
 }
 
 type RecordResultsRow struct {
@@ -954,6 +962,7 @@ type RecordResultsRow struct {
 	Judgings     int64
 	Attempts     int64
 	Applied      int64
+	Kept         int64
 }
 
 // Results that are verdicts. I2 and I3: the job leaves the table of open work
@@ -971,6 +980,7 @@ func (q *Queries) RecordResults(ctx context.Context, db DBTX, arg *RecordResults
 		arg.Compiles,
 		arg.Tests,
 		arg.Provenances,
+		arg.Outputs,
 	)
 	if err != nil {
 		return nil, err
@@ -986,6 +996,7 @@ func (q *Queries) RecordResults(ctx context.Context, db DBTX, arg *RecordResults
 			&i.Judgings,
 			&i.Attempts,
 			&i.Applied,
+			&i.Kept,
 		); err != nil {
 			return nil, err
 		}

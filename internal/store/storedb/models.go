@@ -152,6 +152,12 @@ type Judging struct {
 	AutoApply         bool
 }
 
+type JudgingOutput struct {
+	JudgingID int64
+	Outputs   json.RawMessage
+	CreatedAt time.Time
+}
+
 type JudgingTest struct {
 	JudgingID    int64
 	SubmissionID int64

@@ -75,6 +75,21 @@ func (q *Queries) DeleteOldIdempotencyKeys(ctx context.Context, db DBTX, age tim
 	return result.RowsAffected(), nil
 }
 
+const dropOldOutputs = `-- name: DropOldOutputs :execrows
+delete from judging_outputs
+ where judging_id in (select o.judging_id from judging_outputs o where o.created_at < now() - $1::interval
+                       order by o.created_at limit 50000)
+`
+
+// Leader, once an hour, a bounded number; served by judging_outputs_by_age.
+func (q *Queries) DropOldOutputs(ctx context.Context, db DBTX, kept time.Duration) (int64, error) {
+	result, err := db.Exec(ctx, dropOldOutputs, kept)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const findIdempotencyKey = `-- name: FindIdempotencyKey :one
 select body_hash, submission_id, run_id from idempotency_keys where token_id = $1 and key = $2
 `
@@ -341,6 +356,26 @@ func (q *Queries) OpenJobOfSubmission(ctx context.Context, db DBTX, submissionID
 	var id int64
 	err := row.Scan(&id)
 	return id, err
+}
+
+const outputsOfSubmission = `-- name: OutputsOfSubmission :one
+select g.id as judging_id, coalesce(o.outputs, '[]')::jsonb as outputs
+  from submissions s join judgings g on g.id = s.current_judging_id
+  left join judging_outputs o on o.judging_id = g.id
+ where s.id = $1
+`
+
+type OutputsOfSubmissionRow struct {
+	JudgingID int64
+	Outputs   json.RawMessage
+}
+
+// API. Of the current judging.
+func (q *Queries) OutputsOfSubmission(ctx context.Context, db DBTX, id int64) (*OutputsOfSubmissionRow, error) {
+	row := db.QueryRow(ctx, outputsOfSubmission, id)
+	var i OutputsOfSubmissionRow
+	err := row.Scan(&i.JudgingID, &i.Outputs)
+	return &i, err
 }
 
 const sourceOfSubmission = `-- name: SourceOfSubmission :one
