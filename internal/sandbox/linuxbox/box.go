@@ -80,7 +80,8 @@ func (b *box) Close() error {
 
 // Run implements sandbox.Box.
 func (b *box) Run(ctx context.Context, spec *sandbox.Spec) (sandbox.Result, error) {
-	if err := checkSpec(spec); err != nil {
+	mounts, err := checkSpec(spec)
+	if err != nil {
 		return sandbox.Result{}, err
 	}
 	if ctx.Err() != nil {
@@ -93,7 +94,7 @@ func (b *box) Run(ctx context.Context, spec *sandbox.Spec) (sandbox.Result, erro
 		return sandbox.Result{}, err
 	}
 	s.runs++
-	r := &hostRun{slot: s, spec: spec}
+	r := &hostRun{slot: s, spec: spec, mounts: mounts}
 	res, err := r.run(ctx)
 	switch {
 	case r.broken != "":
@@ -124,8 +125,9 @@ func (b *box) readySlot(ctx context.Context) (*slot, error) {
 
 // hostRun is one run, seen from the host.
 type hostRun struct {
-	slot *slot
-	spec *sandbox.Spec
+	slot   *slot
+	spec   *sandbox.Spec
+	mounts []mountID // of spec
 
 	group          *runGroup
 	copies         []int      // of the caller's descriptors

@@ -16,17 +16,6 @@ type mountID struct {
 	dev, ino uint64
 }
 
-func identifyMounts(mounts []sandbox.Mount) (ids []mountID, err error) {
-	for _, m := range mounts {
-		var st unix.Stat_t
-		if err := unix.Stat(m.Host, &st); err != nil {
-			return nil, &sandbox.Fault{Op: "mount", Err: fmt.Errorf("%s: %w", m.Host, err)}
-		}
-		ids = append(ids, mountID{m.Box, st.Dev, st.Ino})
-	}
-	return ids, nil
-}
-
 // openMounts prepares the run's mounts as detached, read-only copies. The
 // paths are resolved here, by the host in the host's tree; the init only
 // attaches what it is given.

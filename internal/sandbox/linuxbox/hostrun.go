@@ -46,11 +46,7 @@ func (r *hostRun) request() (req *runReq, stdio []int, files []*os.File, err err
 	if files, err = r.prepareGroup(req); err != nil {
 		return nil, stdio, files, err
 	}
-	wanted, err := identifyMounts(r.spec.Mounts)
-	if err != nil {
-		return nil, stdio, files, err
-	}
-	if req.keepMounts = r.slot.runs > 1 && slices.Equal(wanted, r.slot.mounts); req.keepMounts {
+	if req.keepMounts = r.slot.runs > 1 && slices.Equal(r.mounts, r.slot.mounts); req.keepMounts {
 		return req, stdio, files, nil
 	}
 	var mounts []*os.File
@@ -66,7 +62,7 @@ func (r *hostRun) request() (req *runReq, stdio []int, files []*os.File, err err
 		}
 	}
 	// If the run fails before they are attached, the slot is replaced.
-	r.slot.mounts = wanted
+	r.slot.mounts = r.mounts
 	return req, stdio, append(files, mounts...), nil
 }
 

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/gavel-oj/gavel/internal/sandbox"
 )
 
@@ -17,19 +19,28 @@ import (
 const minMemoryBytes = 1 << 20
 
 // checkSpec refuses what would be a caller's mistake. Its errors are no
-// faults: another machine would say the same.
-func checkSpec(s *sandbox.Spec) error {
+// faults: another machine would say the same. It returns what the mounts are.
+func checkSpec(s *sandbox.Spec) (mounts []mountID, err error) {
 	if err := checkArgs(s); err != nil {
-		return err
+		return nil, err
 	}
 	if err := checkLimits(&s.Limits); err != nil {
-		return err
+		return nil, err
+	}
+	if err := checkPaths(s); err != nil {
+		return nil, err
 	}
 	for _, m := range s.Mounts {
-		if err := checkMount(m); err != nil {
-			return err
+		id, err := checkMount(m)
+		if err != nil {
+			return nil, err
 		}
+		mounts = append(mounts, id)
 	}
+	return mounts, nil
+}
+
+func checkPaths(s *sandbox.Spec) error {
 	for _, d := range s.Dirs {
 		if !filepath.IsLocal(d) || strings.ContainsRune(d, 0) {
 			return fmt.Errorf("spec: directory %q is not a path below %s", d, sandbox.WorkDir)
@@ -111,28 +122,30 @@ var mountDirs = []string{sandbox.ProgramDir, sandbox.SourceDir, sandbox.DataDir}
 // for languages that need more than /usr.
 var systemDirs = []string{"/etc/", "/opt/", "/var/lib/"}
 
-func checkMount(m sandbox.Mount) error {
+func checkMount(m sandbox.Mount) (id mountID, err error) {
 	allowed := slices.ContainsFunc(mountDirs, func(d string) bool { return m.Box == d || strings.HasPrefix(m.Box, d+"/") }) ||
 		m.Host == m.Box && slices.ContainsFunc(systemDirs, func(d string) bool { return strings.HasPrefix(m.Box, d) })
 	if !allowed || path.Clean(m.Box) != m.Box || strings.ContainsRune(m.Box, 0) {
-		return fmt.Errorf("spec: mount at %q, want a clean path at or below one of %s, or its own name below %s",
+		return id, fmt.Errorf("spec: mount at %q, want a clean path at or below one of %s, or its own name below %s",
 			m.Box, strings.Join(mountDirs, ", "), strings.Join(systemDirs, ", "))
 	}
 	if !filepath.IsAbs(m.Host) {
-		return fmt.Errorf("spec: mount of %q is not an absolute path", m.Host)
+		return id, fmt.Errorf("spec: mount of %q is not an absolute path", m.Host)
 	}
-	fi, err := os.Stat(m.Host)
-	if err != nil {
-		return fmt.Errorf("spec: mount: %w", err)
+	var st unix.Stat_t
+	if err := unix.Stat(m.Host, &st); err != nil {
+		return id, fmt.Errorf("spec: mount: %w", &os.PathError{Op: "stat", Path: m.Host, Err: err})
 	}
-	need := fs.FileMode(0o004)
-	if fi.IsDir() {
+	need := uint32(0o004)
+	switch st.Mode & unix.S_IFMT {
+	case unix.S_IFDIR:
 		need = 0o005
-	} else if !fi.Mode().IsRegular() {
-		return fmt.Errorf("spec: mount of %s: neither a file nor a directory", m.Host)
+	case unix.S_IFREG:
+	default:
+		return id, fmt.Errorf("spec: mount of %s: neither a file nor a directory", m.Host)
 	}
-	if fi.Mode()&need != need {
-		return fmt.Errorf("spec: mount of %s: mode %v keeps the box's user out, chmod o+rX it", m.Host, fi.Mode().Perm())
+	if st.Mode&need != need {
+		return id, fmt.Errorf("spec: mount of %s: mode %v keeps the box's user out, chmod o+rX it", m.Host, fs.FileMode(st.Mode&0o777))
 	}
-	return nil
+	return mountID{m.Box, st.Dev, st.Ino}, nil
 }
