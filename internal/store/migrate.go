@@ -52,6 +52,9 @@ func Migrate(ctx context.Context, url string) error {
 		return apperr.New(apperr.Conflict, "run the newer gavel, or restore a backup from before the upgrade",
 			"the database has schema version %d, this gavel knows versions up to %d", current, target)
 	}
+	if err := checkRoles(ctx, db, current); err != nil {
+		return err
+	}
 	if _, err := provider.Up(ctx); err != nil {
 		return fmt.Errorf("migrate: %w", err)
 	}

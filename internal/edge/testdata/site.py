@@ -10,9 +10,10 @@ conn = psycopg2.connect(dsn)
 
 def insert(cur, code, problem="p"):
     cur.execute(
-        "insert into site_submissions (user_name, problem, language, code) values (%s, %s, 'c', %s) returning gavel_id",
+        "insert into site_submissions (user_name, problem, language, code) values (%s, %s, 'c', %s) returning id",
         ("bob", problem, code),
     )
+    cur.execute("select gavel_id from site_submissions where id = %s", (cur.fetchone()[0],))
     return cur.fetchone()[0]
 
 

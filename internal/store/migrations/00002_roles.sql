@@ -1,8 +1,8 @@
 -- Two roles that nobody logs in as. gavel_arbiter is what the arbiter becomes
 -- with SET ROLE: it may change rows, never the schema. gavel_read is for
--- reports: everything but sources and token hashes. Where the migrating user
--- may not create roles (some managed services), the arbiter goes on as the
--- login role; `gavel doctor` says so.
+-- reports: everything but sources and token hashes. A migrating user who may not
+-- create roles finds them made by somebody who may, and is a member of
+-- gavel_arbiter already (roles.go).
 
 -- +goose Up
 -- +goose StatementBegin
@@ -27,7 +27,14 @@ $$;
 do $$
 begin
   if exists (select from pg_roles where rolname = 'gavel_arbiter') then
-    execute format('grant gavel_arbiter to %I', current_user);
+    begin
+      execute format('grant gavel_arbiter to %I', current_user);
+    exception
+      when insufficient_privilege then
+        if not pg_has_role(current_user, 'gavel_arbiter', 'member') then
+          raise;
+        end if;
+    end;
     execute format('grant usage on schema %I to gavel_arbiter', current_schema());
     execute format('grant select, insert, update, delete on all tables in schema %I to gavel_arbiter', current_schema());
     execute format('grant usage on all sequences in schema %I to gavel_arbiter', current_schema());
