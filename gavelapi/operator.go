@@ -60,8 +60,9 @@ type QueueCount struct {
 	Language string `json:"language,omitempty"`
 	Jobs     int    `json:"jobs"`
 	// EstimateMS comes from the leader only.
-	EstimateMS int64         `json:"estimate_ms,omitempty" doc:"roughly how long what comes now will wait; 0 when nothing is known"`
-	Reasons    []QueueReason `json:"reasons" doc:"why, the most frequent first; what came a moment ago may not be among them"`
+	EstimateMS    int64         `json:"estimate_ms,omitempty" doc:"roughly how long what comes now, after all of these, will wait for a worker; 0 when nothing is known"`
+	EstimateBasis string        `json:"estimate_basis,omitempty" doc:"what that rests on"`
+	Reasons       []QueueReason `json:"reasons" doc:"why, the most frequent first; what came a moment ago may not be among them"`
 }
 
 // QueueReason is why some of the waiting jobs do so.
@@ -95,12 +96,13 @@ type Explanation struct {
 	CauseSince *time.Time `json:"cause_since,omitempty" doc:"since when that rule has, for work like it or for this one"`
 	StoredAt   *time.Time `json:"stored_at,omitempty" doc:"when the leader wrote this down; absent where the leader itself answers"`
 	// Lane to EstimateMS are set while it waits.
-	Lane       string            `json:"lane,omitempty"`
-	Priority   string            `json:"priority,omitempty" doc:"bumped, contest, practice or batch"`
-	Position   int               `json:"position,omitempty" doc:"1 goes next among those that compete for the same workers"`
-	EstimateMS int64             `json:"estimate_ms,omitempty" doc:"rough; 0 when nothing is known"`
-	Workers    []WorkerReason    `json:"workers" doc:"while it waits: what keeps each worker online from taking it"`
-	History    []ExplanationStep `json:"history" doc:"what happened, in order"`
+	Lane          string            `json:"lane,omitempty"`
+	Priority      string            `json:"priority,omitempty" doc:"bumped, contest, practice or batch"`
+	Position      int               `json:"position,omitempty" doc:"1 goes next among those that compete for the same workers"`
+	EstimateMS    int64             `json:"estimate_ms,omitempty" doc:"roughly how long until a worker takes it; 0 when nothing is known"`
+	EstimateBasis string            `json:"estimate_basis,omitempty" doc:"what that rests on"`
+	Workers       []WorkerReason    `json:"workers" doc:"while it waits: what keeps each worker online from taking it"`
+	History       []ExplanationStep `json:"history" doc:"what happened, in order"`
 }
 
 // WorkerReason is the rule that keeps a worker from taking a job; empty when

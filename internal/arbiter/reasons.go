@@ -152,23 +152,21 @@ func (a *Arbiter) storedReason(ctx context.Context, jobID int64) (*storedb.Reaso
 
 // liveQueue is what the leader's memory says of what waits. Needs l.mu.
 func (l *leadership) liveQueue() []gavelapi.QueueCount {
+	now := l.a.clock.Now()
 	var list []gavelapi.QueueCount
 	for _, c := range l.board.Counts() {
 		list = append(list, gavelapi.QueueCount{Lane: c.Lane.String(), Language: c.Language, Jobs: c.Jobs, Reasons: []gavelapi.QueueReason{}})
 	}
-	for _, r := range l.board.Reasons(l.a.clock.Now()) {
+	for _, r := range l.board.Reasons(now) {
 		i := slices.IndexFunc(list, func(c gavelapi.QueueCount) bool {
 			return c.Lane == r.Like.Lane.String() && c.Language == r.Like.Language
 		})
 		list[i].Reasons = append(list[i].Reasons, gavelapi.QueueReason{Cause: string(r.Cause), Reason: l.words(r.Cause, r.Text), Jobs: r.Jobs})
 	}
-	ahead, laneEnds := 0, 0
-	for i := range list { // by lane, the one that goes first before the others
+	for i := range list {
 		list[i].Reasons = gathered(list[i].Reasons)
-		for ; laneEnds < len(list) && list[laneEnds].Lane == list[i].Lane; laneEnds++ {
-			ahead += list[laneEnds].Jobs
-		}
-		list[i].EstimateMS = l.estimate(ahead + 1).Milliseconds()
+		lane, _ := dispatch.ParseLane(list[i].Lane) // as it was named above
+		list[i].EstimateMS, list[i].EstimateBasis = l.estimate(l.board.OutlookOfNext(lane, list[i].Language, now))
 	}
 	return list
 }
@@ -284,22 +282,15 @@ func (a *Arbiter) explainWaiting(ctx context.Context, id int64, e *gavelapi.Expl
 			Worker: p.name, Reason: fmt.Sprintf("it is offline: last heard of at %s; is its machine awake and gavel-worker running there?", instant(p.seenAt)),
 		})
 	}
-	if why.Able > 0 {
-		e.EstimateMS = l.estimate(why.Position).Milliseconds()
-	}
+	e.EstimateMS, e.EstimateBasis = l.estimate(l.board.Outlook(job, now))
 }
 
-// estimate is about how long it takes until a place in the queue has gone, at
-// the pace of late; 0 is unknown. Needs l.mu.
-func (l *leadership) estimate(position int) time.Duration {
-	slots := 0
-	for _, w := range l.board.Online() {
-		if w.Away == "" {
-			slots += w.Slots
-		}
+// estimate is about how long a place waits at the pace of late, and what that
+// rests on; nothing when it is unknown. Needs l.mu.
+func (l *leadership) estimate(o dispatch.Outlook) (ms int64, basis string) {
+	d := o.Estimate(l.pace)
+	if d == 0 {
+		return 0, ""
 	}
-	if slots == 0 {
-		return 0
-	}
-	return time.Duration(float64(l.pace) * float64(position) / float64(slots))
+	return d.Milliseconds(), fmt.Sprintf("place %d for %d slots, each taken for %s by a job of late", o.Place, o.Slots, l.pace.Round(time.Millisecond))
 }

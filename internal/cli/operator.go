@@ -262,6 +262,9 @@ func (a *App) printExplanation(e *gavelapi.Explanation) error {
 		if e.EstimateMS > 0 {
 			fmt.Fprintf(w, "; about %s to go", took(time.Duration(e.EstimateMS)*time.Millisecond))
 		}
+		if e.EstimateBasis != "" {
+			fmt.Fprintf(w, " (%s)", clean(e.EstimateBasis))
+		}
 		fmt.Fprintln(w)
 	}
 	if e.CauseSince != nil {

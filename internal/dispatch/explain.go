@@ -130,15 +130,7 @@ func (b *Board) position(r *record) int {
 		if s.lane > r.shape.lane || s.brake != "" || s != r.shape && !b.compete(s, r.shape) {
 			continue
 		}
-		if s.lane < r.shape.lane {
-			position += s.count
-			continue
-		}
-		for _, e := range s.waiting {
-			if e.compare(r.place) < 0 && b.current(s, e) {
-				position++
-			}
-		}
+		position += b.before(r, s)
 	}
 	return position
 }

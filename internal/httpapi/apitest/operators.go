@@ -166,7 +166,7 @@ func (f *Fake) Explain(ctx context.Context, id int64) (gavelapi.Explanation, err
 	}
 	return gavelapi.Explanation{
 		SubmissionID: id, State: s.State, Summary: fmt.Sprintf("position %d in the queue; all 1 able workers are busy", id), Lane: "judge", Priority: "practice",
-		Position: 2, EstimateMS: 1500, Workers: []gavelapi.WorkerReason{{Worker: "home-pc", Reason: "all of its slots are busy"}, {Worker: "server-1"}},
+		Position: 2, EstimateMS: 1500, EstimateBasis: "place 2 for 2 slots, each taken for 1.5s by a job of late", Workers: []gavelapi.WorkerReason{{Worker: "home-pc", Reason: "all of its slots are busy"}, {Worker: "server-1"}},
 		History: []gavelapi.ExplanationStep{{At: s.CreatedAt, Text: "handed in"}},
 	}, nil
 }
