@@ -25,7 +25,7 @@ import (
 // the same form as gavel-worker's, so that a machine can change from one to the
 // other with its outbox and its session.
 type EdgeWorkerCmd struct {
-	DatabaseURL string        `name:"database-url" env:"GAVEL_DATABASE_URL" placeholder:"URL" help:"PostgreSQL to take work from, with a login that is a member of gavel_edge ($$GAVEL_DATABASE_URL)."`
+	DatabaseURL string        `name:"database-url" env:"GAVEL_DATABASE_URL" placeholder:"URL" help:"PostgreSQL to take work from, with a login that is a member of gavel_edge."`
 	Name        string        `name:"name" env:"GAVEL_WORKER_NAME" placeholder:"NAME" help:"Unique name of this worker (default the host's name)."`
 	Pool        string        `name:"pool" env:"GAVEL_WORKER_POOL" default:"default" placeholder:"NAME" help:"Pool it belongs to."`
 	Rank        int           `name:"rank" env:"GAVEL_WORKER_RANK" default:"100" placeholder:"N" help:"Rank of the pool, if nobody has named the pool yet: new work is left for a moment to workers with a lower one."`

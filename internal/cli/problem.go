@@ -30,8 +30,8 @@ type ProblemCmd struct {
 
 // ProblemImportCmd is `gavel problem import`.
 type ProblemImportCmd struct {
-	Path string `arg:"" help:"Directory or zip file of the package."`
-	Name string `placeholder:"NAME" help:"Publish under this name; by default that of the directory."`
+	Paths []string `arg:"" name:"path" help:"Directory or zip file of a package; several are prepared side by side."`
+	Name  string   `placeholder:"NAME" help:"Publish under this name; by default that of the directory."`
 
 	NoWait          bool   `name:"no-wait" help:"Return at once; the package is published when it is verified."`
 	SkipSubmissions bool   `name:"skip-submissions" xor:"verify" help:"Do not judge the submissions that the package declares."`
@@ -41,45 +41,70 @@ type ProblemImportCmd struct {
 
 var goodName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,63}$`)
 
-// Run implements kong's command.
-func (cmd *ProblemImportCmd) Run(app *App) error {
+// check refuses what cannot be meant, before anything is sent.
+func (cmd *ProblemImportCmd) check() error {
 	if cmd.Name != "" && !goodName.MatchString(cmd.Name) {
 		return usage("use lower-case letters, digits, dot, dash and underscore, at most 64", "--name %s cannot be the name of a problem", cmd.Name)
+	}
+	if cmd.Name != "" && len(cmd.Paths) > 1 {
+		return usage("import them one by one, or leave it out", "--name is one problem's name, and these are %d packages", len(cmd.Paths))
 	}
 	if cmd.Reason != "" && !cmd.NoVerify {
 		return usage("leave it out", "--reason is for the audit trail, where only --no-verify is written")
 	}
-	st, err := os.Stat(cmd.Path)
-	if err != nil {
-		return usage("check the path; it is a package's directory or zip", "cannot read %s: %s", cmd.Path, reason(err))
+	for _, path := range cmd.Paths {
+		st, err := os.Stat(path)
+		if err != nil {
+			return usage("check the path; it is a package's directory or zip", "cannot read %s: %s", path, reason(err))
+		}
+		if !st.IsDir() && !st.Mode().IsRegular() {
+			return usage("name a package's directory or zip", "%s is neither a directory nor a file", path)
+		}
 	}
-	if !st.IsDir() && !st.Mode().IsRegular() {
-		return usage("name a package's directory or zip", "%s is neither a directory nor a file", cmd.Path)
+	return nil
+}
+
+// Run implements kong's command.
+func (cmd *ProblemImportCmd) Run(app *App) error {
+	if err := cmd.check(); err != nil {
+		return err
 	}
 	c, err := app.connect()
 	if err != nil {
 		return err
 	}
 	defer c.Close()
+	if len(cmd.Paths) > 1 {
+		return cmd.several(app, c)
+	}
+	info, _, err := cmd.send(app, c, cmd.Paths[0])
+	if err != nil {
+		return err
+	}
+	return cmd.imported(app, c, info)
+}
 
+// send sends a package. ofPackage says that an error is about this one, so
+// that another may do better.
+func (cmd *ProblemImportCmd) send(app *App, c *client.Client, path string) (info *gavelapi.ProblemInfo, ofPackage bool, err error) {
 	name := cmd.Name
 	var body io.ReadCloser
-	if st.IsDir() {
-		body = zipStream(app.Ctx, cmd.Path)
+	if st, err := os.Stat(path); err == nil && st.IsDir() {
+		body = zipStream(app.Ctx, path)
 	} else {
-		f, err := os.Open(cmd.Path)
+		f, err := os.Open(path)
 		if err != nil {
-			return usage("check the file's permissions", "cannot read %s: %s", cmd.Path, reason(err))
+			return nil, true, usage("check the file's permissions", "cannot read %s: %s", path, reason(err))
 		}
-		if name == "" {
-			name = nameForZip(f, st.Size(), cmd.Path)
+		if st, err = f.Stat(); err == nil && name == "" {
+			name = nameForZip(f, st.Size(), path)
 		}
 		body = f
 	}
 	defer body.Close()
 	live := &liveLine{app: app}
 	defer live.clear()
-	up := &upload{ReadCloser: body, live: live, path: cmd.Path}
+	up := &upload{ReadCloser: body, live: live, path: path}
 	in := client.Import{Name: name, Reason: cmd.Reason}
 	switch {
 	case cmd.NoVerify:
@@ -87,19 +112,19 @@ func (cmd *ProblemImportCmd) Run(app *App) error {
 	case cmd.SkipSubmissions:
 		in.Verify = gavelapi.VerifyData
 	}
-	info, err := c.ProblemImport(app.Ctx, in, up)
+	info, err = c.ProblemImport(app.Ctx, in, up)
 	live.clear()
 	// What went wrong on this side explains what the other side saw of it.
 	if local := up.failure(); local != nil && app.Ctx.Err() == nil {
 		e := app.explain(local)
-		return withCause(local, &Error{Code: e.Code, Message: cmd.Path + ": " + e.Message, Hint: e.Hint})
+		return nil, true, withCause(local, &Error{Code: e.Code, Message: path + ": " + e.Message, Hint: e.Hint})
 	}
 	if p, ok := errors.AsType[*gavelapi.Problem](err); ok && (p.Status == http.StatusUnprocessableEntity || p.Status == http.StatusRequestEntityTooLarge) {
 		e := app.explain(err)
-		return withCause(err, &Error{Code: e.Code, Message: cmd.Path + ": " + e.Message, Hint: e.Hint})
+		return nil, true, withCause(err, &Error{Code: e.Code, Message: path + ": " + e.Message, Hint: e.Hint})
 	}
 	if err != nil {
-		return err
+		return nil, false, err
 	}
 	for _, w := range info.Warnings {
 		app.note("warning: %s", w)
@@ -107,7 +132,7 @@ func (cmd *ProblemImportCmd) Run(app *App) error {
 	if info.Unchanged {
 		app.note("%s is unchanged: this package is live already", info.Name)
 	}
-	return cmd.imported(app, c, info)
+	return info, false, nil
 }
 
 // zipStream zips a directory while it is being sent.

@@ -16,22 +16,30 @@ type FleetCmd struct {
 // FleetStageCmd is `gavel fleet stage`. It asks the database, because in the
 // first stage there need not be an arbiter to ask.
 type FleetStageCmd struct {
-	DatabaseURL string        `name:"database-url" env:"GAVEL_DATABASE_URL" placeholder:"URL" help:"PostgreSQL of the deployment ($$GAVEL_DATABASE_URL)."`
-	Since       time.Duration `default:"1h" help:"A worker counts when it was seen this lately."`
-	OldTable    string        `default:"judge_dispatch_state" placeholder:"NAME" help:"The table with the shared row of the program before gavel."`
-	OldRole     string        `default:"oj_judge" placeholder:"NAME" help:"The login that its workers used."`
-	OldLock     int64         `default:"22318244631692612" placeholder:"N" help:"Number of its site-wide advisory lock."`
+	Config          string        `placeholder:"FILE" help:"Settings file with database_url, as of gavel serve ($$GAVEL_CONFIG; default /etc/gavel/gavel.yaml, if it is there)."`
+	DatabaseURL     string        `name:"database-url" placeholder:"URL" help:"PostgreSQL of the deployment ($$GAVEL_DATABASE_URL)."`
+	DatabaseURLFile string        `name:"database-url-file" placeholder:"FILE" help:"File that holds the database's URL ($$GAVEL_DATABASE_URL_FILE)."`
+	Since           time.Duration `default:"1h" help:"A worker counts when it was seen this lately."`
+	OldTable        string        `default:"judge_dispatch_state" placeholder:"NAME" help:"The table with the shared row of the program before gavel."`
+	OldRole         string        `default:"oj_judge" placeholder:"NAME" help:"The login that its workers used."`
+	OldLock         int64         `default:"22318244631692612" placeholder:"N" help:"Number of its site-wide advisory lock."`
 }
 
 // Run implements kong's command.
 func (c *FleetStageCmd) Run(a *App) error {
-	if c.DatabaseURL == "" {
-		return usage("set --database-url or GAVEL_DATABASE_URL", "no database is given")
+	v, err := a.resolve("serve", c.Config, map[string]string{"database_url": c.DatabaseURL, "database_url_file": c.DatabaseURLFile})
+	if err != nil {
+		return err
+	}
+	a.warn(v)
+	url := v.Text("database_url")
+	if url == "" {
+		return usage("set --database-url, GAVEL_DATABASE_URL or GAVEL_DATABASE_URL_FILE, or database_url in the settings file", "no database is given")
 	}
 	if err := between("--since", c.Since, time.Second, year); err != nil {
 		return err
 	}
-	db, err := store.Open(a.Ctx, c.DatabaseURL, store.Options{MaxConns: 1, AppName: "gavel-stage"})
+	db, err := store.Open(a.Ctx, url, store.Options{MaxConns: 1, AppName: "gavel-stage"})
 	if err != nil {
 		return serverError(err)
 	}

@@ -5,6 +5,7 @@
 package apitest
 
 import (
+	"archive/zip"
 	"bytes"
 	"cmp"
 	"context"
@@ -255,7 +256,7 @@ func (f *Fake) ImportProblem(ctx context.Context, _ auth.Principal, in httpapi.I
 	if !bytes.HasPrefix(data, []byte("PK")) {
 		return gavelapi.ProblemInfo{}, apperr.New(apperr.Invalid, "send a zip of the package directory", "the upload is not a zip file (it looks like text)")
 	}
-	name := cmp.Or(in.Name, "unnamed")
+	name := cmp.Or(in.Name, topOf(data), "unnamed")
 	info := gavelapi.ProblemInfo{Name: name, Title: "Imported", PackageDigest: digestOf(data), Version: 1, Format: "icpc-legacy", Tests: 2, CPUMS: 1000, MemoryBytes: 64 << 20, SizeBytes: size, PublishedAt: &published}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -292,6 +293,16 @@ func (f *Fake) ImportProblem(ctx context.Context, _ auth.Principal, in httpapi.I
 	f.problems = append(f.problems, info)
 	info.Warnings = slices.Clone(info.Warnings)
 	return info, nil
+}
+
+// topOf is the directory that a zip begins with.
+func topOf(data []byte) string {
+	z, err := zip.NewReader(bytes.NewReader(data), int64(len(data)))
+	if err != nil || len(z.File) == 0 {
+		return ""
+	}
+	top, _, _ := strings.Cut(z.File[0].Name, "/")
+	return top
 }
 
 // PreparationReport implements httpapi.Service: of a problem that is called
