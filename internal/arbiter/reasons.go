@@ -51,14 +51,17 @@ func reasonKeyOf(j *dispatch.Job) reasonKey {
 	return reasonKey{shapeOf(j), j.Problem, strings.Join(failedBy, ",")}
 }
 
-// words adds to a reason whom dispatch does not see. Needs l.mu.
-func (l *leadership) words(cause dispatch.Cause, text string) string {
+// words adds to a reason of the lane whom dispatch does not see. Needs l.mu.
+func (l *leadership) words(lane dispatch.Lane, cause dispatch.Cause, text string) string {
 	if cause == dispatch.NobodyOnline {
 		if gone := l.goneSilent(l.a.clock.Now()); len(gone) > 0 {
 			text += fmt.Sprintf("; the last to be heard of was %s, at %s", gone[0].name, instant(gone[0].seenAt))
 		}
 	}
 	if there := l.edge.Load(); there != nil && len(*there) > 0 && (cause == dispatch.NobodyOnline || cause == dispatch.NobodyAble) {
+		if lane == dispatch.Prepare {
+			return text + fmt.Sprintf("; the %d straight on the database prepare no packages", len(*there))
+		}
 		text += fmt.Sprintf("; not counting %d straight on the database, who may take it", len(*there))
 	}
 	return text
@@ -100,7 +103,7 @@ func (l *leadership) reasonsNow() map[reasonKey]said {
 	reasons := l.board.Reasons(l.a.clock.Now())
 	now := make(map[reasonKey]said, len(reasons))
 	for i := range reasons {
-		now[reasonKeyOf(&reasons[i].Like)] = said{reasons[i].Cause, l.words(reasons[i].Cause, reasons[i].Text)}
+		now[reasonKeyOf(&reasons[i].Like)] = said{reasons[i].Cause, l.words(reasons[i].Like.Lane, reasons[i].Cause, reasons[i].Text)}
 	}
 	return now
 }
@@ -161,7 +164,7 @@ func (l *leadership) liveQueue() []gavelapi.QueueCount {
 		i := slices.IndexFunc(list, func(c gavelapi.QueueCount) bool {
 			return c.Lane == r.Like.Lane.String() && c.Language == r.Like.Language
 		})
-		list[i].Reasons = append(list[i].Reasons, gavelapi.QueueReason{Cause: string(r.Cause), Reason: l.words(r.Cause, r.Text), Jobs: r.Jobs})
+		list[i].Reasons = append(list[i].Reasons, gavelapi.QueueReason{Cause: string(r.Cause), Reason: l.words(r.Like.Lane, r.Cause, r.Text), Jobs: r.Jobs})
 	}
 	for i := range list {
 		list[i].Reasons = gathered(list[i].Reasons)
@@ -269,7 +272,7 @@ func (a *Arbiter) explainWaiting(ctx context.Context, id int64, e *gavelapi.Expl
 	if !ok {
 		return
 	}
-	e.Lane, e.Position, e.Summary, e.Cause = why.Lane.String(), why.Position, l.words(why.Cause, why.Reason), string(why.Cause)
+	e.Lane, e.Position, e.Summary, e.Cause = why.Lane.String(), why.Position, l.words(why.Lane, why.Cause, why.Reason), string(why.Cause)
 	if stored != nil && stored.Cause == e.Cause {
 		e.CauseSince = utc(&stored.Since)
 	}

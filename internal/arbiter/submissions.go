@@ -167,7 +167,7 @@ func (a *Arbiter) memoryOf(ctx context.Context, state string, jobID *int64, toke
 		now := l.a.clock.Now()
 		l.lookRound(now)
 		if e, ok := l.board.Why(*jobID, now); ok {
-			return l.words(e.Cause, e.Reason), nil
+			return l.words(e.Lane, e.Cause, e.Reason), nil
 		}
 		return "it is being given to a worker", nil
 	}

@@ -191,11 +191,7 @@ func poison(t *T) {
 	if t.Sabotage {
 		attempts = "1000"
 	}
-	aside := "1" // so that sharing a fate is all that excuses
-	if t.Fleet == FleetMixed {
-		aside = fmt.Sprint(asideAfter) // who is straight on the database counts for itself
-	}
-	s.serve(shortTTL, shortBeat, "--attempts", attempts, "--set-aside-after", aside)
+	s.serve(shortTTL, shortBeat, "--attempts", attempts, "--set-aside-after", "1") // so that sharing a fate is all that excuses
 	s.watch(calm, "", nil)
 	stop := s.keepAlive("one", "two")
 	id := s.submit("*: die", "SE")
@@ -226,7 +222,9 @@ func poison(t *T) {
 func (s *stand) keepAlive(names ...string) (stop func()) {
 	quit, done := make(chan struct{}), make(chan struct{}, len(names))
 	for _, name := range names {
-		s.enrol(name, 1)
+		if !s.mixedIn(name) { // who is straight on the database makes itself known, and may not take an enrolled worker's name
+			s.enrol(name, 1)
+		}
 		s.aside(func() {
 			defer func() { done <- struct{}{} }()
 			for {

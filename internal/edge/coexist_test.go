@@ -1,6 +1,8 @@
 package edge_test
 
 import (
+	"archive/zip"
+	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
@@ -178,6 +180,50 @@ func TestWhyWorkWaitsDoesNotForgetEdgeWorkers(t *testing.T) {
 	})
 }
 
+// Edge workers take no steps of a preparation, so one that waits says that they
+// are not who will end it.
+func TestAPreparationDoesNotWaitForEdgeWorkers(t *testing.T) {
+	b := newBoth(t, calm)
+	a := b.agent("home", made{})
+	a.poll()
+	var archive bytes.Buffer
+	z := zip.NewWriter(&archive)
+	for name, content := range map[string]string{
+		"problem.yaml":              "problem_format_version: 2025-09\nname: New\nuuid: 7c0ffee0-0000-4000-8000-000000000009\n",
+		"data/secret/1.in":          "1\n",
+		"data/secret/1.ans":         "1\n",
+		"submissions/accepted/ok.c": "int main(void) { return 0; }\n",
+	} {
+		w, err := z.Create(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Write([]byte(content)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.api.ProblemImport(t.Context(), client.Import{Name: "new"}, &archive); err != nil {
+		t.Fatal(err)
+	}
+	const want = "no worker is online; the 1 straight on the database prepare no packages"
+	eventually(t, time.Minute, "the leader says who will not do it", func() bool {
+		if leases := a.poll(); len(leases) != 0 {
+			t.Fatalf("an edge worker was given %+v", leases)
+		}
+		return b.number("select count(*) from waiting_reasons where reason = $1", want) == 1
+	})
+	stage, err := edge.ReadStage(t.Context(), b.db, edge.StageOptions{Since: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text := strings.Join(stage.Left, "; "); !strings.Contains(text, "1 packages wait to be prepared, which edge workers do not do") {
+		t.Errorf("left to do is %q", text)
+	}
+}
+
 func TestCancelAndRejudgeEndAnEdgeWorkersLease(t *testing.T) {
 	b := newBoth(t, calm)
 	a := b.agent("home", made{})
@@ -187,7 +233,7 @@ func TestCancelAndRejudgeEndAnEdgeWorkersLease(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantStatus(t, a.beat(l.LeaseToken), http.StatusGone, gavelapi.LeaseCancelled)
-	if got := a.report(l.LeaseToken, verdictReport("AC")); got.Outcome != gavelapi.OutcomeDiscarded {
+	if got := a.report(l.LeaseToken, verdictReport("AC")); got.Outcome != gavelapi.OutcomeDiscarded || got.Reason != gavelapi.LeaseCancelled {
 		t.Errorf("a cancelled one's report: %+v", got)
 	}
 	rejudged := b.submit("c")
@@ -195,8 +241,12 @@ func TestCancelAndRejudgeEndAnEdgeWorkersLease(t *testing.T) {
 	if _, err := b.api.SubmissionRejudge(t.Context(), rejudged, "wrong data"); err != nil {
 		t.Fatal(err)
 	}
-	if err := a.beat(l.LeaseToken); client.StatusOf(err) != http.StatusGone {
-		t.Errorf("the superseded lease: %v", err)
+	wantStatus(t, a.beat(l.LeaseToken), http.StatusGone, gavelapi.LeaseSuperseded)
+	if got := a.report(l.LeaseToken, verdictReport("AC")); got.Outcome != gavelapi.OutcomeDiscarded || got.Reason != gavelapi.LeaseSuperseded {
+		t.Errorf("the superseded one's report: %+v", got)
+	}
+	if got, err := a.Release(t.Context(), gavelapi.ReleaseRequest{LeaseToken: l.LeaseToken}); err != nil || got.Released || got.Reason != gavelapi.LeaseSuperseded {
+		t.Errorf("handing the superseded one back: %+v, %v", got, err)
 	}
 	again := a.claim()
 	if again.Kind != "rejudge" {

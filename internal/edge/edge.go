@@ -146,6 +146,11 @@ func (c *Client) hello(ctx context.Context) (me, error) {
 		Rank int `json:"rank"`
 	}
 	if err := c.ask(ctx, "hello", c.q.EdgeHello, request, &answer); err != nil {
+		// The name is somebody else's, and stays so however often it is asked for. A
+		// conflict would be waited out, as that of a process which is about to end.
+		if p, ok := errors.AsType[*gavelapi.Problem](err); ok && p.Status == http.StatusConflict {
+			p.Status, p.Title = http.StatusForbidden, http.StatusText(http.StatusForbidden)
+		}
 		return me{}, err
 	}
 	c.mu.Lock()

@@ -190,6 +190,18 @@ func TestEdgeWorkersThatAreKilledFrozenAndStopped(t *testing.T) {
 	ready("a")
 	ready("b")
 
+	t.Run("under the name of a worker that is enrolled", func(t *testing.T) {
+		f.exec("insert into workers (name) values ('taken')")
+		p := f.worker("taken")
+		select { // and not asked for again and again, as if somebody were about to go
+		case <-p.done:
+		case <-time.After(5 * time.Minute):
+			t.Fatal("it goes on")
+		}
+		if code := p.cmd.ProcessState.ExitCode(); code != 6 || !strings.Contains(p.text(), "a worker of this name is enrolled with the arbiter") {
+			t.Errorf("it ended with %d", code)
+		}
+	})
 	t.Run("frozen past its lease", func(t *testing.T) {
 		id := f.submit()
 		name := f.holder(id)

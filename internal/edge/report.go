@@ -19,8 +19,23 @@ type leaseRequest struct {
 
 // leaseAnswer is what became of a lease: "unknown" or an outcome of an attempt.
 type leaseAnswer struct {
+	ended
+
 	TTLMS   int64         `json:"ttl_ms"`
 	Outcome lease.Outcome `json:"outcome"`
+}
+
+// ended is what the outcome of an attempt does not say.
+type ended struct {
+	Superseded bool `json:"superseded"` // cancelled, by a rejudge
+}
+
+// reason says to the worker why its lease is dead.
+func (e ended) reason(o lease.Outcome) string {
+	if e.Superseded {
+		return gavelapi.LeaseSuperseded
+	}
+	return lease.EndReason(o)
 }
 
 // Heartbeat keeps a lease. A dead one is a 410 with the reason. Progress stays
@@ -40,7 +55,7 @@ func (c *Client) Heartbeat(ctx context.Context, in gavelapi.HeartbeatRequest) (*
 	case answer.Outcome == lease.Running:
 		return nil, again("heartbeat")
 	}
-	reason := lease.EndReason(answer.Outcome)
+	reason := answer.reason(answer.Outcome)
 	return nil, &gavelapi.Problem{Status: http.StatusGone, Title: http.StatusText(http.StatusGone), Detail: "the lease is dead: " + reason, Reason: reason}
 }
 
@@ -56,6 +71,8 @@ func (c *Client) Result(ctx context.Context, in gavelapi.ResultRequest) (*gavela
 		Report     gavelapi.Report `json:"report"`
 	}{who, in.LeaseToken, tidy(in.Report)}
 	var answer struct {
+		ended
+
 		Outcome string        `json:"outcome"`
 		Reason  string        `json:"reason"` // why the report was not believed
 		Lease   lease.Outcome `json:"lease"`
@@ -67,7 +84,7 @@ func (c *Client) Result(ctx context.Context, in gavelapi.ResultRequest) (*gavela
 	case gavelapi.OutcomeRecorded, gavelapi.OutcomeAlreadyRecorded:
 		return &gavelapi.ResultResponse{Outcome: answer.Outcome, Reason: answer.Reason}, nil
 	case gavelapi.OutcomeDiscarded:
-		return &gavelapi.ResultResponse{Outcome: answer.Outcome, Reason: lease.EndReason(answer.Lease)}, nil
+		return &gavelapi.ResultResponse{Outcome: answer.Outcome, Reason: answer.reason(answer.Lease)}, nil
 	}
 	return nil, again("result")
 }
@@ -106,7 +123,7 @@ func (c *Client) Release(ctx context.Context, in gavelapi.ReleaseRequest) (*gave
 	case lease.Running:
 		return nil, again("release")
 	}
-	return &gavelapi.ReleaseResponse{Reason: lease.EndReason(answer.Outcome)}, nil
+	return &gavelapi.ReleaseResponse{Reason: answer.reason(answer.Outcome)}, nil
 }
 
 // again is for a lease that changed hands between two looks.

@@ -119,7 +119,14 @@ func ReadStage(ctx context.Context, db *store.DB, opts StageOptions) (Stage, err
 	if err != nil {
 		return s, fmt.Errorf("read limits: %w", err)
 	}
+	preparing, err := db.Q.StagePreparations(ctx, db.Pool)
+	if err != nil {
+		return s, fmt.Errorf("read preparations: %w", err)
+	}
 	s.judge()
+	if preparing > 0 && s.ByHTTP == 0 {
+		s.Left = append(s.Left, fmt.Sprintf("%d packages wait to be prepared, which edge workers do not do: start a gavel-worker at the arbiter, or import them with --no-verify", preparing))
+	}
 	if unlimited > 0 {
 		s.Left = append(s.Left, fmt.Sprintf("%d published problems cannot be submitted to by SQL: run an arbiter of this version once", unlimited))
 	}

@@ -30,6 +30,10 @@ select exists (select from pg_catalog.pg_class c where c.relname = sqlc.arg(old_
            and l.classid::bigint = (sqlc.arg(old_lock)::bigint >> 32) and l.objid::bigint = (sqlc.arg(old_lock)::bigint & 4294967295)
            and l.database = (select d.oid from pg_catalog.pg_database d where d.datname = current_database())) as lock_users;
 
+-- name: StagePreparations :one
+-- Packages that are being prepared. Few rows, by the partial index preparations_at_work.
+select count(*) from preparations where state = 'preparing';
+
 -- name: StageLimits :one
 -- Published problems that nobody can submit to by SQL.
 select count(*) from problems p where not exists (select from package_languages l where l.package_digest = p.package_digest);

@@ -56,6 +56,18 @@ func (q *Queries) StageLogins(ctx context.Context, db DBTX) ([]*StageLoginsRow, 
 	return items, nil
 }
 
+const stagePreparations = `-- name: StagePreparations :one
+select count(*) from preparations where state = 'preparing'
+`
+
+// Packages that are being prepared. Few rows, by the partial index preparations_at_work.
+func (q *Queries) StagePreparations(ctx context.Context, db DBTX) (int64, error) {
+	row := db.QueryRow(ctx, stagePreparations)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
+}
+
 const stageShared = `-- name: StageShared :one
 select exists (select from pg_catalog.pg_class c where c.relname = $1::text and c.relkind = 'r')::boolean as has_table,
        exists (select from pg_catalog.pg_roles r where r.rolname = $2::text)::boolean as has_role,
