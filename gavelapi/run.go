@@ -70,6 +70,7 @@ type Run struct {
 	CreatedAt  time.Time   `json:"created_at"`
 	FinishedAt *time.Time  `json:"finished_at,omitempty"`
 	ExpiresAt  *time.Time  `json:"expires_at,omitempty" doc:"when it and its output are deleted"`
+	Unreadable string      `json:"unreadable,omitempty" doc:"which parts of what is stored cannot be read, why, and what to do; they are empty here"`
 }
 
 // What ended a program. Limits are named as in TestResult.Reason.

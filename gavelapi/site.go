@@ -97,6 +97,8 @@ type SubmissionDetail struct {
 	Attempts   []Attempt    `json:"attempts"`
 	// Judgings is the history, oldest first; exactly one is current.
 	Judgings []JudgingInfo `json:"judgings"`
+	// Unreadable names parts that are stored in a form that nothing can read.
+	Unreadable string `json:"unreadable,omitempty" doc:"which parts of what is stored cannot be read, why, and what to do; they are empty here"`
 }
 
 // SubmissionOutputs is what a submission wrote in the first tests that it
@@ -185,6 +187,7 @@ type WorkerInfo struct {
 	LastSeenAt   *time.Time   `json:"last_seen_at,omitempty"`
 	EnrolledAt   time.Time    `json:"enrolled_at"`
 	Capabilities Capabilities `json:"capabilities"`
+	Unreadable   string       `json:"unreadable,omitempty" doc:"why what is stored of the worker cannot be read, and what to do; it is empty here"`
 }
 
 // WorkerList lists every worker by name.

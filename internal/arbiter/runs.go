@@ -204,16 +204,11 @@ func (a *Arbiter) readRun(ctx context.Context, id int64) (gavelapi.Run, error) {
 			Outcome: t.Outcome, Blame: t.Blame, Message: t.Message, LateReport: t.LateReport,
 		})
 	}
-	for _, part := range []struct {
-		raw  json.RawMessage
-		into any
-	}{{r.Limits, &run.Limits}, {r.Compile, &run.Compile}, {r.Results, &run.Results}, {r.Provenance, &run.Provenance}, {r.Fault, &run.Fault}} {
-		if part.raw == nil {
-			continue
-		}
-		if err := json.Unmarshal(part.raw, part.into); err != nil {
-			return run, fmt.Errorf("stored run %d: %w", id, err)
-		}
+	run.Unreadable = readStored(fmt.Sprintf("run %d", id), "hand it in again",
+		stored{"limits", r.Limits, &run.Limits}, stored{"compile", r.Compile, &run.Compile}, stored{"results", r.Results, &run.Results},
+		stored{"provenance", r.Provenance, &run.Provenance}, stored{"fault", r.Fault, &run.Fault})
+	if run.Results == nil {
+		run.Results = []gavelapi.RunResult{}
 	}
 	for i := range min(len(run.Results), len(r.Outputs), len(r.Errors)) {
 		t := &run.Results[i]

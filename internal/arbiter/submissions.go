@@ -109,16 +109,11 @@ func (a *Arbiter) readSubmission(ctx context.Context, id int64) (gavelapi.Submis
 	if sub.State == gavelapi.StateSystemError {
 		sub.Verdict = "SE"
 	}
-	for _, part := range []struct {
-		raw  json.RawMessage
-		into any
-	}{{r.Limits, &detail.Limits}, {r.Compile, &detail.Compile}, {r.Tests, &detail.Tests}, {r.Provenance, &detail.Provenance}, {r.Fault, &sub.Fault}} {
-		if part.raw == nil {
-			continue
-		}
-		if err := json.Unmarshal(part.raw, part.into); err != nil {
-			return sub, fmt.Errorf("stored judging %d: %w", r.JudgingID, err)
-		}
+	detail.Unreadable = readStored(fmt.Sprintf("judging %d", r.JudgingID), "judge the submission again: gavel rejudge",
+		stored{"limits", r.Limits, &detail.Limits}, stored{"compile", r.Compile, &detail.Compile}, stored{"tests", r.Tests, &detail.Tests},
+		stored{"provenance", r.Provenance, &detail.Provenance}, stored{"fault", r.Fault, &sub.Fault})
+	if detail.Tests == nil {
+		detail.Tests = []gavelapi.TestResult{}
 	}
 	for i, t := range attempts {
 		detail.Attempts[i] = wireAttempt(t)
@@ -270,10 +265,8 @@ func (a *Arbiter) Submissions(ctx context.Context, f httpapi.SubmissionFilter) (
 		if s.State == gavelapi.StateSystemError {
 			s.Verdict = "SE"
 		}
-		if r.Fault != nil {
-			if err := json.Unmarshal(r.Fault, &s.Fault); err != nil {
-				return list, fmt.Errorf("stored fault of submission %d: %w", r.ID, err)
-			}
+		if bad := readStored(fmt.Sprintf("submission %d", r.ID), "gavel submission show has the rest", stored{"fault", r.Fault, &s.Fault}); bad != "" {
+			s.Fault = &gavelapi.Fault{Blame: gavelapi.BlameHost, Message: bad}
 		}
 		list.Submissions[i] = s
 	}

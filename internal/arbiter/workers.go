@@ -2,7 +2,6 @@ package arbiter
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"regexp"
 	"slices"
@@ -116,9 +115,8 @@ func (a *Arbiter) listWorkers(ctx context.Context, name string) ([]gavelapi.Work
 		if r.Away != "" {
 			w.AwayUntil = utc(r.AwayUntil)
 		}
-		if err := json.Unmarshal(r.Capabilities, &w.Capabilities); err != nil {
-			return nil, fmt.Errorf("stored capabilities of worker %d: %w", r.ID, err)
-		}
+		w.Unreadable = readStored(fmt.Sprintf("worker %d", r.ID), "restart the worker: it says them anew; if it does not help, gavel worker remove",
+			stored{"capabilities", r.Capabilities, &w.Capabilities})
 		s := standing(r.ID)
 		w.SpeedFactor = s.speed
 		if w.Away == "" {

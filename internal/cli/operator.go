@@ -172,6 +172,9 @@ func (a *App) printWorker(w *gavelapi.WorkerInfo) error {
 	if len(c.Weaker) > 0 {
 		rows = append(rows, [2]string{"lacks", strings.Join(c.Weaker, ", ")})
 	}
+	if w.Unreadable != "" {
+		rows = append(rows, [2]string{"unreadable", w.Unreadable})
+	}
 	return a.sheet("worker "+w.Name, rows)
 }
 

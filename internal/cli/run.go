@@ -200,6 +200,8 @@ func (cmd *RunCmd) show(app *App, run *gavelapi.Run) error {
 		return failed("run it again; if it lasts, the operator has to act", "run %d failed by a fault of the system, not of the program: %s: %s", run.ID, run.Fault.Blame, run.Fault.Message)
 	case run.State == gavelapi.StateCancelled:
 		return failed("run it again", "run %d was cancelled", run.ID)
+	case run.Unreadable != "":
+		return failed("", "%s", clean(run.Unreadable))
 	case !run.Compiled:
 		return &Error{Code: ExitProgram, Message: "the source does not compile", Hint: "the compiler's words are above, and in compile.log with -o json"}
 	}

@@ -217,6 +217,9 @@ func (a *App) printDetail(w *bufio.Writer, s *gavelapi.Submission, d *gavelapi.S
 			line("attempt", "%s", attemptText(at))
 		}
 	}
+	if d.Unreadable != "" {
+		line("unreadable", "%s", clean(d.Unreadable))
+	}
 	if d.Compile.Reason != "" {
 		line("compiler", "stopped: %s limit", d.Compile.Reason)
 	}

@@ -140,7 +140,7 @@ func TestAFailedJobIsNotLeftForSomebodyWhoCannotGetIt(t *testing.T) {
 
 // The rules of what a package makes impossible are kept twice, for those who
 // report to an arbiter and in the database; they find the same.
-func TestBothWaysBelieveTheSameReports(t *testing.T) {
+func TestBothWaysFindTheSameContradictions(t *testing.T) {
 	s := newStand(t)
 	tests := []string{"secret/1", "secret/2"}
 	manifest, _ := json.Marshal(map[string]any{"tests": []map[string]string{{"name": tests[0]}, {"name": tests[1]}}})

@@ -190,6 +190,7 @@ type LeaseSetting struct {
 	Yield      time.Duration
 	Fresh      time.Duration
 	SleepLead  time.Duration
+	EdgeSlots  int32
 }
 
 type Package struct {
