@@ -12,6 +12,10 @@ import (
 
 var outputBuffers = sync.Pool{New: func() any { b := make([]byte, 64<<10); return &b }}
 
+// stockAfter is when the next run's cgroup is made: the kernel makes one under
+// the lock that the init needs to start this run's program in its own.
+const stockAfter = 500 * time.Microsecond
+
 // await reads the program's output until the outcome arrives. It is one loop on one thread: a program costs the host no
 // goroutine and no wake-up that is not due to an event.
 func (r *hostRun) await(atMost time.Duration) (*outcome, []*os.File, error) {
@@ -29,9 +33,16 @@ func (r *hostRun) await(atMost time.Duration) (*outcome, []*os.File, error) {
 		if left <= 0 {
 			return nil, nil, fmt.Errorf("no answer within %s", atMost)
 		}
+		if r.slot.group.wantsStock() {
+			left = min(left, stockAfter)
+		}
 		ts := unix.NsecToTimespec(int64(left))
-		if _, err := unix.Ppoll(polls, &ts, nil); err != nil && !errors.Is(err, unix.EINTR) {
+		n, err := unix.Ppoll(polls, &ts, nil)
+		if err != nil && !errors.Is(err, unix.EINTR) {
 			return nil, nil, fmt.Errorf("poll: %w", err)
+		}
+		if n == 0 {
+			r.slot.group.stock()
 		}
 		for i, c := range collectors {
 			if polls[i+1].Revents != 0 {

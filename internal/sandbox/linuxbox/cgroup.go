@@ -123,6 +123,9 @@ type slotGroup struct {
 	runs int
 	old  []string // directories of earlier runs, not yet removed
 	cur  *runGroup
+	next *runGroup // made ahead, see stock
+	// stocked says that stock was called in this run.
+	stocked bool
 }
 
 func (c *cgroups) newSlot(name string, uid int) (*slotGroup, error) {
@@ -214,7 +217,8 @@ func (s *slotGroup) close() error {
 	if s == nil {
 		return nil
 	}
-	s.retireCurrent()
+	s.retire(s.cur)
+	s.retire(s.next)
 	var errs []error
 	for _, t := range s.c.trees {
 		errs = append(errs, removeGroup(s.c.clock, filepath.Join(t.dir, s.name)))

@@ -20,7 +20,8 @@ type runGroup struct {
 	peak, oom, pids *counter // kept open: they are read after every run
 
 	memoryBytes int64
-	processes   int
+	processes   int // as the kernel counts them
+	wanted      int // as they were asked for
 	// The counters at the end of the last run, because they are cumulative.
 	// Between runs nothing in the group can move them.
 	oomBase, forkFailBase int64
@@ -29,9 +30,10 @@ type runGroup struct {
 // prepare gives the group for the next run, with its limits set and its
 // counters noted. fresh means that the init has to be told of it.
 func (s *slotGroup) prepare(memoryBytes int64, processes int) (g *runGroup, fresh bool, err error) {
-	s.removeOld()
+	s.stocked = false
 	if s.cur != nil && !s.c.memory.reset(s.cur) {
-		s.retireCurrent()
+		s.retire(s.cur)
+		s.cur, s.next = s.next, nil
 	}
 	if s.cur == nil {
 		if s.cur, err = s.newRun(); err != nil {
@@ -48,11 +50,39 @@ func (s *slotGroup) prepare(memoryBytes int64, processes int) (g *runGroup, fres
 	return g, fresh, err
 }
 
-func (s *slotGroup) retireCurrent() {
-	if s.cur != nil {
-		s.cur.closeCounters()
-		s.old = append(s.old, s.cur.all...)
-		s.cur = nil
+// wantsStock says whether stock has something to do.
+func (s *slotGroup) wantsStock() bool {
+	return s != nil && !s.stocked && (len(s.old) > 0 || s.next == nil && s.cur != nil && !s.c.memory.resets())
+}
+
+// stock is called once a run, while its program runs and the host would only
+// wait for it: it removes the groups of earlier runs and, where each run needs
+// one of its own, makes the next, with the limits that most likely are wanted
+// again. What fails here is tried again, and reported, when it is needed.
+func (s *slotGroup) stock() {
+	if !s.wantsStock() {
+		return
+	}
+	s.stocked = true
+	s.removeOld()
+	if s.next != nil || s.c.memory.resets() {
+		return
+	}
+	next, err := s.newRun()
+	if err != nil {
+		return
+	}
+	if err := next.limit(s.cur.memoryBytes, s.cur.wanted); err != nil {
+		s.retire(next)
+		return
+	}
+	s.next = next
+}
+
+func (s *slotGroup) retire(g *runGroup) {
+	if g != nil {
+		g.closeCounters()
+		s.old = append(s.old, g.all...)
 	}
 }
 
@@ -90,6 +120,7 @@ func (s *slotGroup) newRun() (*runGroup, error) {
 		return nil, cgroupFault(g.dirs[ctlMemory], err)
 	}
 	if err := g.openCounters(); err != nil {
+		g.closeCounters()
 		return nil, cgroupFault(g.dirs[ctlMemory], err)
 	}
 	return g, nil
@@ -122,6 +153,7 @@ func (g *runGroup) limit(memoryBytes int64, processes int) error {
 		}
 		g.memoryBytes = memoryBytes
 	}
+	g.wanted = processes
 	if g.slot.c.layout[ctlPids].version == 1 {
 		processes++ // the forker thread is in it too
 	}

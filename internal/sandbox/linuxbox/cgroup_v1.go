@@ -17,8 +17,10 @@ type memoryControl interface {
 	// prepare sets what does not depend on the run.
 	prepare(dir string) error
 	setLimit(dir string, bytes int64) error
-	// reset makes the peak start anew. False means that this controller
-	// cannot, and that the next run needs a fresh directory.
+	// resets says whether this controller can make the peak start anew at all.
+	resets() bool
+	// reset does it. False means that it could not, and that the next run needs
+	// a fresh directory.
 	reset(g *runGroup) bool
 }
 
@@ -49,6 +51,8 @@ func (memoryV1) setLimit(dir string, bytes int64) error {
 	}
 	return nil
 }
+
+func (memoryV1) resets() bool { return true }
 
 func (memoryV1) reset(g *runGroup) bool {
 	// The new peak starts from what is charged now. What earlier runs left

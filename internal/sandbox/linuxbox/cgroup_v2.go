@@ -41,6 +41,8 @@ func (memoryV2) setLimit(dir string, bytes int64) error {
 	return writeFile(filepath.Join(dir, "memory.max"), strconv.FormatInt(bytes, 10))
 }
 
+func (memoryV2) resets() bool { return false }
+
 func (memoryV2) reset(*runGroup) bool { return false }
 
 // enableV2 makes the wanted controllers usable for children of dir. A cgroup
