@@ -122,9 +122,9 @@ func (s *suite) testTime(t *testing.T) {
 		near(t, "CPU", got.CPU, 200*time.Millisecond)
 	})
 	t.Run("a sleeper ends at the wall limit, its answer is kept", func(t *testing.T) {
-		got := s.run(t, limited(cpu, 300*time.Millisecond, "answer_then_sleep"))
+		got := s.run(t, limited(cpu, time.Second, "answer_then_sleep"))
 		got.ended(t, 0, int(syscall.SIGKILL), sandbox.LimitWall)
-		near(t, "wall", got.Wall, s.pace*300*time.Millisecond)
+		near(t, "wall", got.Wall, s.pace*time.Second)
 		if got.stdout != "42\n" || got.CPU > cpu/2 {
 			t.Errorf("stdout %q, CPU %v", got.stdout, got.CPU)
 		}

@@ -161,7 +161,7 @@ func (s *suite) testCopyOut(t *testing.T) {
 	t.Run("what a stopped program left is copied too", func(t *testing.T) {
 		spec := s.spec()
 		spec.Argv = []string{"/bin/sh", "-c", "echo part >out; while :; do :; done"}
-		spec.Limits.CPU = s.pace * 300 * time.Millisecond
+		spec.Limits.CPU = s.pace * time.Second // enough for a shell to start on a busy machine
 		spec.CopyOut = []sandbox.CopyOut{{Path: "out", MaxBytes: 100}}
 		got := s.run(t, spec)
 		got.stopped(t, sandbox.LimitCPU)

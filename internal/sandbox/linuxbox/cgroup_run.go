@@ -27,10 +27,16 @@ type runGroup struct {
 	oomBase, forkFailBase int64
 }
 
+// manyOld is how many directories of earlier runs may wait for their removal.
+const manyOld = 32
+
 // prepare gives the group for the next run, with its limits set and its
 // counters noted. fresh means that the init has to be told of it.
 func (s *slotGroup) prepare(memoryBytes int64, processes int) (g *runGroup, fresh bool, err error) {
 	s.stocked = false
+	if len(s.old) >= manyOld { // programs so short that nobody stocked
+		s.removeOld()
+	}
 	if s.cur != nil && !s.c.memory.reset(s.cur) {
 		s.retire(s.cur)
 		s.cur, s.next = s.next, nil
