@@ -91,7 +91,9 @@ func (c *replayCmd) show(w world, r *timeline.Replay, plot *os.File) error {
 		return nil // there is nothing to show; why is said at the end
 	}
 	fmt.Fprintf(w.out, "%s: %s\n", r.Story, r.Title)
-	fmt.Fprintf(w.out, "%g times as fast; times are those of the incident, (as measured)\n\n", r.Factor)
+	fmt.Fprintf(w.out, "%g times as fast; times are those of the incident, (as measured)\n", r.Factor)
+	fmt.Fprintf(w.out, "this machine's own delays lengthen each of them; up to %s (%s) are let pass\n\n",
+		timeline.Short(time.Duration(float64(c.Slack)*r.Factor)), c.Slack)
 	if err := r.WriteText(w.out); err != nil {
 		return err
 	}

@@ -162,6 +162,7 @@ func (w *alarmWatch) ask(ctx context.Context) error {
 		return err
 	}
 	w.l.backlog.Store(backlog)
+	w.l.messages.Store(backlog > 0)
 	ids, err := a.q.EdgeWorkersPresent(ctx, a.db.Pool)
 	if err != nil {
 		return err
@@ -272,6 +273,7 @@ func (w *alarmWatch) write(ctx context.Context, c alarm.Change) error {
 	if al.Evidence == nil {
 		evidence = json.RawMessage("{}")
 	}
+	defer l.messages.Store(true) // whether or not it was committed
 	return l.a.db.InTx(ctx, func(tx pgx.Tx) error {
 		var err error
 		var rows []*storedb.Alarm

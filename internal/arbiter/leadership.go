@@ -46,6 +46,7 @@ type leadership struct {
 	looks    atomic.Int32              // that wait for l.mu
 	oldest   atomic.Pointer[[]alarm.Oldest]
 	backlog  atomic.Int64                   // webhook messages that wait
+	messages atomic.Bool                    // some may wait, or be due again
 	diskFull atomic.Bool                    // the database's
 	edge     atomic.Pointer[map[int64]bool] // workers straight on the database, whose work memory does not see
 	eventsMu sync.Mutex
@@ -117,6 +118,7 @@ func newLeadership(a *Arbiter, conn *pgx.Conn, term int64, renewedAt time.Time) 
 	}
 	l.renewedAt.Store(&renewedAt)
 	l.loopedAt.Store(&renewedAt)
+	l.messages.Store(true)
 	l.lookedAt.Store(&renewedAt)
 	l.edge.Store(&map[int64]bool{})
 	l.forgetLeases()

@@ -38,6 +38,7 @@ type statements struct {
 	mu    sync.Mutex
 	count map[string]int
 	args  map[string][][]any // of each, in order
+	timed map[string]int     // the periodic ones, ever
 }
 
 // ofACall marks the context of a call of the API.
@@ -51,11 +52,12 @@ func (s *statements) TraceQueryStart(ctx context.Context, _ *pgx.Conn, q pgx.Tra
 		return ctx // a session is set up, or is to plan anew
 	}
 	name, _, _ = strings.Cut(strings.TrimSpace(name), " ")
-	if ctx.Value(ofACall{}) == nil && periodic[name] {
-		return ctx
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if ctx.Value(ofACall{}) == nil && periodic[name] {
+		s.timed[name]++
+		return ctx
+	}
 	s.count[name]++
 	s.args[name] = append(s.args[name], q.Args)
 	return ctx
@@ -78,7 +80,7 @@ func (s *statements) since() map[string]int {
 // its calls have.
 func countedStand(t *testing.T) (*stand, *statements, context.Context) {
 	t.Helper()
-	counted := &statements{count: map[string]int{}, args: map[string][][]any{}}
+	counted := &statements{count: map[string]int{}, args: map[string][][]any{}, timed: map[string]int{}}
 	s := newStandWith(t, quick, func(cfg *arbiter.Config) {
 		for _, of := range []**pgxpool.Pool{&cfg.DB.Pool, &cfg.DB.Hot} {
 			traced := (*of).Config()
@@ -181,6 +183,24 @@ func TestACycleCostsSoManyStatements(t *testing.T) {
 			t.Errorf("a cycle costs other statements than it should (-want +got):\n%s", diff)
 		}
 		return
+	}
+}
+
+// Nobody listens to webhooks nearly always: the leader does not look for
+// messages once a second, unless some wait by the count that it reads.
+func TestNoMessagesAreLookedForWhereNoneWait(t *testing.T) {
+	_, counted, _ := countedStand(t)
+	ever := func(name string) int {
+		counted.mu.Lock()
+		defer counted.mu.Unlock()
+		return counted.timed[name]
+	}
+	await := func(counts int) (looks int) {
+		until(t, "the messages are counted", func() bool { return ever("WebhookBacklog") >= counts })
+		return ever("BeginAttempts")
+	}
+	if before, after := await(1), await(3); after > before+1 { // one may have been on its way
+		t.Errorf("%d looks for messages, %d of them where none wait", after, after-before)
 	}
 }
 

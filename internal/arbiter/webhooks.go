@@ -90,6 +90,9 @@ func (l *leadership) deliverLoop(ctx context.Context) error {
 				continue // what came since is found by the tick
 			}
 		case <-ticker.C:
+			if !l.messages.Load() && len(busy) == 0 {
+				continue // nearly always; a look at the database each second would be for nothing
+			}
 		}
 		began := l.a.clock.Now()
 		due, err := l.beginAttempts(ctx, busy)
@@ -316,6 +319,9 @@ func (a *Arbiter) TestWebhook(ctx context.Context, name string) (gavelapi.Delive
 	d, err := a.q.EnqueueTest(ctx, a.db.Pool, &storedb.EnqueueTestParams{WebhookID: w.ID, MessageID: newMessageID(), Payload: string(body)})
 	if err != nil {
 		return none, unavailable(err, "enqueue a message")
+	}
+	if l := a.current.Load(); l != nil { // another arbiter's leader finds it by the count
+		l.messages.Store(true)
 	}
 	return gavelapi.Delivery{ID: d.ID, MessageID: d.MessageID, Event: d.Event, State: d.State, CreatedAt: d.CreatedAt.UTC(), NextAt: utc(&d.NextAt)}, nil
 }

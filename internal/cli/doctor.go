@@ -86,7 +86,7 @@ func versionCheck(v *gavelapi.Version, at string) doctor.Check {
 }
 
 func (a *App) readyCheck(c *client.Client) doctor.Check {
-	check := doctor.Check{Name: "arbiter ready", Status: doctor.OK, Detail: "it can judge now"}
+	check := doctor.Check{Name: "arbiter ready", Status: doctor.OK, Detail: "it takes submissions and hands work out"}
 	h, err := c.Ready(a.Ctx)
 	if err != nil {
 		e := a.explain(err)
@@ -100,7 +100,7 @@ func (a *App) readyCheck(c *client.Client) doctor.Check {
 				parts = append(parts, k+": "+h.Checks[k])
 			}
 		}
-		check.Status, check.Detail = doctor.Fail, "it cannot judge now: "+strings.Join(parts, "; ")
+		check.Status, check.Detail = doctor.Fail, "it does not hand work out: "+strings.Join(parts, "; ")
 		check.Fix = "look into the arbiter's log; it becomes ready by itself when the cause is gone"
 	}
 	return check

@@ -97,12 +97,17 @@ func (d *drawing) axis(top, bottom int) {
 	for at := Offset(0); at <= d.to; at += step {
 		x := d.x(at)
 		d.printf(`<line x1="%.1f" y1="%d" x2="%.1f" y2="%d" stroke="%s"/>`, x, top, x, bottom, gridColor)
-		d.text(x, bottom+14, mutedColor, `text-anchor="middle" font-size="11"`, label(d.r.clock(at)))
+		d.text(x, bottom+14, mutedColor, `text-anchor="middle" font-size="11"`, d.r.label(at))
 	}
 }
 
-// label is a round time without its seconds.
-func label(clock string) string { return strings.TrimSuffix(clock, ":00") }
+// label is a round time without its seconds: of the day, or since the beginning.
+func (r *Replay) label(at Offset) string {
+	if r.Clock == 0 {
+		return fmt.Sprintf("+%.0f min", time.Duration(at).Minutes())
+	}
+	return strings.TrimSuffix(r.clock(at), ":00")
+}
 
 // block draws one way.
 func (d *drawing) block(y int, w *Way) {

@@ -248,6 +248,17 @@ func TestJSONHasMilliseconds(t *testing.T) {
 	}
 }
 
+// Minutes since the beginning must not look like a time of the day, or like seconds.
+func TestLabelsOfTheAxisSayWhatTheyCount(t *testing.T) {
+	at := Offset(5 * time.Minute)
+	if got := (&Replay{}).label(at); got != "+5 min" {
+		t.Errorf("since the beginning: %q", got)
+	}
+	if got := (&Replay{Clock: Offset(time.Hour)}).label(at); got != "01:05" {
+		t.Errorf("of the day: %q", got)
+	}
+}
+
 func TestLengthsOfTimeArePutForPeople(t *testing.T) {
 	for d, want := range map[time.Duration]string{
 		0: "0.0 s", 1400 * time.Millisecond: "1.4 s", 10 * time.Second: "10 s", 119 * time.Second: "119 s",
