@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -29,6 +30,7 @@ type canary struct {
 	sleeper *exec.Cmd
 	accepts []net.Listener
 	before  map[string]int
+	mounts  []string
 }
 
 func newCanary(t *testing.T) *canary {
@@ -73,7 +75,7 @@ func newCanary(t *testing.T) *canary {
 		c.accepts = append(c.accepts, l)
 		t.Cleanup(func() { _ = l.Close() })
 	}
-	c.before = holdings(t)
+	c.before, c.mounts = holdings(t), mounts(t)
 	return c
 }
 
@@ -118,6 +120,20 @@ func (c *canary) check(t *testing.T) {
 	if diff := cmp.Diff(c.before, holdings(t)); diff != "" {
 		t.Errorf("what the worker holds, before and after (-before +after)\n%s", diff)
 	}
+	// Other tests of this machine mount things as well, but not for long.
+	for patience := time.After(5 * time.Minute); ; {
+		left := slices.DeleteFunc(mounts(t), func(m string) bool { return slices.Contains(c.mounts, m) })
+		if len(left) == 0 {
+			break
+		}
+		select {
+		case <-time.After(100 * time.Millisecond):
+			continue
+		case <-patience:
+			t.Errorf("mounts that were not there before: %q", left)
+		}
+		break
+	}
 	for _, sub := range []string{"tasks", "checkers"} {
 		if left, _ := os.ReadDir(filepath.Join(machine.scratch, "judge", sub)); len(left) > 0 {
 			t.Errorf("left in %s: %v", sub, left)
@@ -125,11 +141,21 @@ func (c *canary) check(t *testing.T) {
 	}
 }
 
+// mounts are those that the worker sees, each with its number and its place.
+func mounts(t *testing.T) (all []string) {
+	t.Helper()
+	for line := range strings.Lines(read(t, "/proc/self/mountinfo")) {
+		fields := strings.Fields(line)
+		all = append(all, fields[0]+" "+fields[4])
+	}
+	return all
+}
+
 // holdings counts what must not grow: processes below this one that are no
-// init of a box, and mounts.
+// init of a box.
 func holdings(t *testing.T) map[string]int {
 	t.Helper()
-	have := map[string]int{"mounts": strings.Count(read(t, "/proc/self/mountinfo"), "\n")}
+	have := map[string]int{}
 	parents := map[int]int{}
 	stats, err := filepath.Glob("/proc/[0-9]*/stat")
 	if err != nil {

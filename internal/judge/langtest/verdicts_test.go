@@ -155,6 +155,7 @@ var packageLimits = problem.Limits{
 // TestVerdictsOfEveryLanguage judges, in each language, submissions whose
 // verdict their file's name declares, on the sum of two numbers.
 func TestVerdictsOfEveryLanguage(t *testing.T) {
+	t.Parallel()
 	e := engine(t)
 	pkg := sumPackage(t)
 	for _, l := range machine.registry.All() {
@@ -261,6 +262,7 @@ func judged(t *testing.T, e *judge.Engine, l *language.Language, pkg *problem.Pa
 // TestSourcesOfSeveralFiles judges each directory of testdata/files as one
 // source; its main file is the one named main or Main.
 func TestSourcesOfSeveralFiles(t *testing.T) {
+	t.Parallel()
 	e := engine(t)
 	pkg := sumPackage(t)
 	dirs, err := os.ReadDir("testdata/files")
@@ -316,6 +318,7 @@ func TestSourcesOfSeveralFiles(t *testing.T) {
 // TestGoRunsInLittleMemory holds that neither its virtual memory nor its
 // threads are counted against a Go program.
 func TestGoRunsInLittleMemory(t *testing.T) {
+	t.Parallel()
 	e := engine(t)
 	l, _ := machine.registry.Get("go")
 	installed(t, l)

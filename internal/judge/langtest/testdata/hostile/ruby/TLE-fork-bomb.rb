@@ -1,4 +1,5 @@
 # abuse: 6 7
+# wall: 5s
 loop do
   begin
     fork { Process.setsid }
