@@ -146,8 +146,10 @@ func TestAbility(t *testing.T) {
 		{"feature that it has", with(func(w *Worker) { w.Features = []string{"interactive"} }), needs(Needs{Features: []string{"interactive"}}), ""},
 		{"one more language", anna(1), needs(Needs{Features: []string{AlsoLanguage + "cobol"}}), "does not offer cobol"},
 		{"one more language that it offers", anna(1), needs(Needs{Features: []string{AlsoLanguage + "python3"}}), ""},
-		{"one more language that is set aside", with(func(w *Worker) { w.AsideLanguages = map[string]string{"python3": "python3 is set aside"} }),
-			needs(Needs{Features: []string{AlsoLanguage + "python3"}}), "python3 is set aside"},
+		{
+			"one more language that is set aside", with(func(w *Worker) { w.AsideLanguages = map[string]string{"python3": "python3 is set aside"} }),
+			needs(Needs{Features: []string{AlsoLanguage + "python3"}}), "python3 is set aside",
+		},
 		{"tag", anna(1), needs(Needs{Tags: []string{"exam"}}), "does not have the tag exam"},
 		{"tag that it has", with(func(w *Worker) { w.Tags = []string{"exam"} }), needs(Needs{Tags: []string{"exam"}}), ""},
 		{"memory", with(func(w *Worker) { w.MemoryBytes = 256 << 20 }), needs(Needs{MemoryBytes: 257 << 20}), "it has 256 MiB of memory, the job needs 257 MiB"},
