@@ -103,6 +103,8 @@ type Explanation struct {
 	EstimateBasis string            `json:"estimate_basis,omitempty" doc:"what that rests on"`
 	Workers       []WorkerReason    `json:"workers" doc:"while it waits: what keeps each worker online from taking it"`
 	History       []ExplanationStep `json:"history" doc:"what happened, in order"`
+	// Spent is set when it was judged.
+	Spent []TimeSpent `json:"spent,omitempty" doc:"where the time went"`
 }
 
 // WorkerReason is the rule that keeps a worker from taking a job; empty when
@@ -110,6 +112,12 @@ type Explanation struct {
 type WorkerReason struct {
 	Worker string `json:"worker"`
 	Reason string `json:"reason,omitempty"`
+}
+
+// TimeSpent is what a part of a judging took.
+type TimeSpent struct {
+	What string `json:"what" doc:"in words"`
+	US   int64  `json:"us"`
 }
 
 // ExplanationStep is something that happened to a submission.

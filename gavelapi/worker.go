@@ -214,6 +214,8 @@ type CompileInfo struct {
 	Cached bool `json:"cached,omitempty" doc:"an earlier compile of the same source was used; the times are its"`
 	// Precompiled says that the compiler used a header compiled ahead.
 	Precompiled bool `json:"precompiled,omitempty" doc:"the compiler used a header compiled ahead"`
+	// Header is why it did not, where the source could have used one.
+	Header string `json:"header,omitempty" maxLength:"32" doc:"why no header compiled ahead was used where the source could have: being_made, failed, redone"`
 }
 
 // SkippedTest is the verdict of a test that was not run.

@@ -38,6 +38,7 @@ func (a *Arbiter) Explain(ctx context.Context, id int64) (gavelapi.Explanation, 
 		if sub.FinishedAt != nil {
 			e.Summary += fmt.Sprintf(", %s after it was handed in", sub.FinishedAt.Sub(sub.CreatedAt).Round(time.Millisecond))
 		}
+		e.Spent = spent(&sub)
 	default:
 		e.Summary = sub.Waiting
 		a.explainWaiting(ctx, id, &e)
@@ -84,4 +85,59 @@ func attemptEnd(t *gavelapi.Attempt) string {
 		text += "; later its report " + t.LateReport + " came and was discarded"
 	}
 	return text
+}
+
+// headerWords says how a compile came by the header compiled ahead, or not.
+func headerWords(c *gavelapi.CompileInfo) string {
+	switch {
+	case c.Precompiled:
+		return ", with the header compiled ahead"
+	case c.Header == "being_made":
+		return ", without the header compiled ahead: the worker was still making it, beside this or next; later ones are faster"
+	case c.Header == "failed":
+		return ", without the header compiled ahead: the worker could not make it, and its log says why"
+	case c.Header == "redone":
+		return ", once more without the header compiled ahead, because with it there was something to say"
+	}
+	return ""
+}
+
+// spent says where the time of the judging went that was recorded: all that is
+// known of it, with the rest at the end.
+func spent(sub *gavelapi.Submission) (list []gavelapi.TimeSpent) {
+	attempts := sub.Detail.Attempts
+	i := slices.IndexFunc(attempts, func(t gavelapi.Attempt) bool {
+		return t.JudgingID == sub.Detail.JudgingID && t.Outcome == "completed" && t.EndedAt != nil
+	})
+	if i < 0 || sub.Verdict == "" {
+		return nil
+	}
+	took := func(what string, us int64) { list = append(list, gavelapi.TimeSpent{What: what, US: us}) }
+	t := attempts[i]
+	if rejudged := len(sub.Detail.Judgings) > 0 && sub.Detail.Judgings[0].ID != sub.Detail.JudgingID; !rejudged {
+		took("until "+t.Worker+" was given it, earlier attempts included", t.GrantedAt.Sub(sub.CreatedAt).Microseconds())
+	}
+	c := &sub.Detail.Compile
+	rest := t.EndedAt.Sub(t.GrantedAt).Microseconds()
+	if c.Cached {
+		took("compiling: nothing, an earlier compile of the same source was used", 0)
+	} else {
+		took("compiling"+headerWords(c), c.WallUS)
+		rest -= c.WallUS
+	}
+	tests, run := int64(0), 0
+	for _, r := range sub.Detail.Tests {
+		if r.Verdict != gavelapi.SkippedTest {
+			tests += r.WallUS
+			run++
+		}
+	}
+	what := fmt.Sprintf("running the program on %d tests", run)
+	if tests > rest { // some ran side by side, and how much of it nobody counts
+		took(what+", in sum: some ran side by side", tests)
+		return list
+	}
+	took(what, tests)
+	took("the rest: fetching the package, making boxes, checking, reporting", rest-tests)
+	return list
 }

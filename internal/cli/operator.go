@@ -289,5 +289,11 @@ func (a *App) printExplanation(e *gavelapi.Explanation) error {
 	for _, h := range e.History {
 		fmt.Fprintf(w, "  %s  %s\n", instant(h.At), clean(h.Text))
 	}
+	if len(e.Spent) > 0 {
+		fmt.Fprintln(w, "\nwhere the time went:")
+	}
+	for _, s := range e.Spent {
+		fmt.Fprintf(w, "  %9s  %s\n", took(time.Duration(s.US)*time.Microsecond), clean(s.What))
+	}
 	return w.Flush()
 }

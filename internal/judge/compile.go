@@ -62,7 +62,10 @@ func (e *Engine) buildSource(ctx context.Context, box *lazyBox, lang *language.L
 	}
 	h := e.header(ctx, lang)
 	if h == nil {
-		return e.build(ctx, box, lang, limits, mounts, inBox, dir)
+		why := e.headerLacks(lang)
+		b, err := e.build(ctx, box, lang, limits, mounts, inBox, dir)
+		b.compile.Header = why
+		return b, err
 	}
 	half := limits
 	half.CPUMS, half.WallMS = max(1, limits.CPUMS/2), max(1, limits.WallMS/2)
@@ -79,5 +82,7 @@ func (e *Engine) buildSource(ctx context.Context, box *lazyBox, lang *language.L
 	if err := removeIfThere(filepath.Join(dir, lang.Compile.Program)); err != nil {
 		return built{}, asFault(ctx, err, "remove program")
 	}
-	return e.build(ctx, box, lang, limits, mounts, inBox, dir)
+	b, err = e.build(ctx, box, lang, limits, mounts, inBox, dir)
+	b.compile.Header = "redone"
+	return b, err
 }

@@ -91,6 +91,23 @@ func (e *Engine) header(ctx context.Context, lang *language.Language) *readyHead
 	return nil
 }
 
+// headerLacks is why lang's header could not be used just now; "" when nobody
+// makes one.
+func (e *Engine) headerLacks(lang *language.Language) string {
+	if e.cfg.NoPrecompiledHeaders {
+		return ""
+	}
+	e.headers.mu.Lock()
+	defer e.headers.mu.Unlock()
+	switch h := e.headers.byLang[lang.ID]; {
+	case h == nil && !e.headers.auto:
+		return ""
+	case h != nil && h.busy == nil && h.err != nil:
+		return "failed"
+	}
+	return "being_made"
+}
+
 func (e *Engine) headerStamp(lang *language.Language, h *readyHeader) (string, bool) {
 	toolchain, ok := e.toolchainStamp(lang)
 	return toolchain + stampOf(h.watched...), ok

@@ -99,8 +99,11 @@ type Compile struct {
 	Wall time.Duration
 	// Cached says that an earlier compile of the same source was used.
 	Cached bool
-	// Precompiled says that the compiler used a header compiled ahead.
+	// Precompiled says that the compiler used a header compiled ahead. Header is
+	// why not, where the source could have: "being_made", "failed" to be made, or
+	// "redone", because what came of it was not clean.
 	Precompiled bool
+	Header      string
 }
 
 // Test is one test's outcome.

@@ -29,7 +29,7 @@ func TestJobIsJudgedAndReportedOnce(t *testing.T) {
 			_ = client.Sleep(ctx, 4*time.Second) // before the next heartbeat, which would say "reporting"
 			return &judge.Report{
 				Verdict: verdict.WA, Toolchain: "g++ 12", CheckerToolchain: "python 3",
-				Compile: judge.Compile{OK: true, Log: "warning", CPU: time.Second, Wall: 2 * time.Second, Cached: true, Precompiled: true},
+				Compile: judge.Compile{OK: true, Log: "warning", CPU: time.Second, Wall: 2 * time.Second, Cached: true, Precompiled: true, Header: "redone"},
 				Tests: []judge.Test{
 					{Name: "secret/00", Verdict: verdict.AC, CPU: 5 * time.Microsecond, Wall: 9 * time.Microsecond, MemoryBytes: 7},
 					{Name: "secret/01", Verdict: verdict.WA, Reason: verdict.ReasonChecker, CPU: 3 * time.Microsecond, MemoryBytes: 8, ExitCode: 1, Signal: 2, OutputBytes: 3, Message: "no"},
@@ -43,7 +43,7 @@ func TestJobIsJudgedAndReportedOnce(t *testing.T) {
 
 		want := &gavelapi.Report{
 			Verdict: "WA", CPUUS: 5, WallUS: 9, MemoryBytes: 8,
-			Compile: gavelapi.CompileInfo{Log: "warning", CPUUS: 1e6, WallUS: 2e6, Cached: true, Precompiled: true},
+			Compile: gavelapi.CompileInfo{Log: "warning", CPUUS: 1e6, WallUS: 2e6, Cached: true, Precompiled: true, Header: "redone"},
 			Tests: []gavelapi.TestResult{
 				{Name: "secret/00", Verdict: "AC", CPUUS: 5, WallUS: 9, MemoryBytes: 7},
 				{Name: "secret/01", Verdict: "WA", Reason: "checker", CPUUS: 3, MemoryBytes: 8, ExitCode: 1, Signal: 2, OutputBytes: 3, Message: "no"},

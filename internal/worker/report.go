@@ -58,7 +58,7 @@ func wireCompile(c judge.Compile) gavelapi.CompileInfo {
 	return gavelapi.CompileInfo{
 		Log: c.Log, LogCut: c.LogCut, Reason: string(c.Fired),
 		CPUUS: c.CPU.Microseconds(), WallUS: c.Wall.Microseconds(),
-		Cached: c.Cached, Precompiled: c.Precompiled,
+		Cached: c.Cached, Precompiled: c.Precompiled, Header: c.Header,
 	}
 }
 
