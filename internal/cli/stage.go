@@ -55,7 +55,7 @@ func (c *FleetStageCmd) Run(a *App) error {
 		{name: "RANK", right: true, cell: func(w W) cell { return number(int64(w.Rank)) }},
 		{name: "WAY", cell: func(w W) cell { return text(w.Way) }},
 		{name: "LOGIN", flex: 8, cell: func(w W) cell { return text(orDash(w.Login)) }},
-		{name: "HEALTHY", cell: func(w W) cell { return text(yesNo(w.Healthy)) }},
+		{name: "HEALTHY", cell: func(w W) cell { return text(condition(w)) }},
 		{name: "LEASES", right: true, cell: func(w W) cell { return number(int64(w.Leases)) }},
 		{name: "LAST SEEN (UTC)", cell: func(w W) cell { return text(instant(w.SeenAt)) }},
 	}); err != nil || a.Output != "table" && a.Output != "wide" {
@@ -75,8 +75,11 @@ func (c *FleetStageCmd) Run(a *App) error {
 	return nil
 }
 
-func yesNo(v bool) string {
-	if v {
+func condition(w edge.StageWorker) string {
+	switch {
+	case !w.Alive:
+		return "dead"
+	case w.Healthy:
 		return "yes"
 	}
 	return "no"

@@ -72,7 +72,7 @@ func (c *Client) Claim(ctx context.Context, in gavelapi.ClaimRequest) (*gavelapi
 }
 
 func (c *Client) claimOnce(ctx context.Context, in gavelapi.ClaimRequest, cached []string) (*gavelapi.ClaimResponse, error) {
-	who, err := c.hello(ctx)
+	who, err := c.helloAs(ctx, in.Session, in.PreviousSession)
 	if err != nil {
 		return nil, err
 	}

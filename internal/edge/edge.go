@@ -56,7 +56,8 @@ type Client struct {
 	log *slog.Logger
 
 	mu       sync.Mutex
-	workerID int64 // 0 until the database knows us
+	workerID int64  // 0 until the database knows us
+	greeted  string // the session that it knows us by
 	turn     int
 	failing  int                  // claims in a row that ended in an error
 	said     time.Time            // when a failing round was last logged
@@ -136,14 +137,35 @@ func (c *Client) hello(ctx context.Context) (me, error) {
 	if id != 0 {
 		return me{id}, nil
 	}
+	return c.greet(ctx, "", "")
+}
+
+// helloAs is hello of a claim, which says whose process this is: the worker's pool
+// changes only with the process that has its name.
+func (c *Client) helloAs(ctx context.Context, session, previous string) (me, error) {
+	c.mu.Lock()
+	id, greeted := c.workerID, c.greeted
+	c.mu.Unlock()
+	if id != 0 && greeted == session {
+		return me{id}, nil
+	}
+	return c.greet(ctx, session, previous)
+}
+
+func (c *Client) greet(ctx context.Context, session, previous string) (me, error) {
 	request := struct {
 		Name string `json:"name"`
 		Pool string `json:"pool"`
 		Rank int    `json:"rank"`
-	}{c.cfg.Name, c.cfg.Pool, c.cfg.Rank}
+		// Session and PreviousSession are those of a claim, or "".
+		Session         string `json:"session,omitempty"`
+		PreviousSession string `json:"previous_session,omitempty"`
+	}{c.cfg.Name, c.cfg.Pool, c.cfg.Rank, session, previous}
 	var answer struct {
 		me
-		Rank int `json:"rank"`
+		Pool string `json:"pool"`
+		Kept bool   `json:"kept"` // an operator has chosen the pool
+		Rank int    `json:"rank"`
 	}
 	if err := c.ask(ctx, "hello", c.q.EdgeHello, request, &answer); err != nil {
 		// The name is somebody else's, and stays so however often it is asked for. A
@@ -154,11 +176,18 @@ func (c *Client) hello(ctx context.Context) (me, error) {
 		return me{}, err
 	}
 	c.mu.Lock()
-	c.workerID = answer.WorkerID
+	first := c.greeted == "" && session != ""
+	c.workerID, c.greeted = answer.WorkerID, session
 	c.mu.Unlock()
-	c.log.Info("known to the database", "worker", c.cfg.Name, "worker_id", answer.WorkerID, "pool", c.cfg.Pool, "rank", answer.Rank)
-	if answer.Rank != c.cfg.Rank {
-		c.log.Warn("the pool has another rank already, which counts", "pool", c.cfg.Pool, "rank", answer.Rank, "asked_for", c.cfg.Rank)
+	if !first {
+		return answer.me, nil
+	}
+	c.log.Info("known to the database", "worker", c.cfg.Name, "worker_id", answer.WorkerID, "pool", answer.Pool, "rank", answer.Rank)
+	switch {
+	case answer.Kept:
+		c.log.Warn("an operator has put this worker into another pool, which counts until gavel worker label puts it back", "pool", answer.Pool, "asked_for", c.cfg.Pool)
+	case answer.Rank != c.cfg.Rank:
+		c.log.Warn("the pool has another rank already, which counts", "pool", answer.Pool, "rank", answer.Rank, "asked_for", c.cfg.Rank)
 	}
 	return answer.me, nil
 }

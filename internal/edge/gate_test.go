@@ -80,6 +80,7 @@ func TestWhatALoginSendsHasTheShapesOfTheAPI(t *testing.T) {
 		}
 	}
 	for function, request := range map[string]string{
+		"edge_hello":     `{"name": 5}`,
 		"edge_reclaim":   `{"worker_id": "1"}`,
 		"edge_claim":     `{"worker_id": ` + c.worker + `, "session": "x"}`,
 		"edge_heartbeat": `{"worker_id": ` + c.worker + `, "lease_token": "x"}`,

@@ -14,11 +14,11 @@ import (
 // Stage is where a deployment stands between edge pull and the arbiter
 // (docs/design/edge-pull.md, the staged switch), and what comes next.
 type Stage struct {
-	// Stage is 1 to 4, or 0 when no worker was seen.
+	// Stage is 1 to 4, or 0 when no worker is alive.
 	Stage   int    `json:"stage"`
 	Name    string `json:"name"`
 	Leading string `json:"leading"` // which arbiter leads, "" when none does
-	// Workers seen lately, the preferred ones first.
+	// Workers seen lately, the preferred ones first. Only those that are alive count.
 	Workers []StageWorker `json:"workers"`
 	ByEdge  int           `json:"by_edge"`
 	ByHTTP  int           `json:"by_arbiter"`
@@ -36,6 +36,7 @@ type StageWorker struct {
 	Rank    int       `json:"rank"`
 	Way     string    `json:"way"` // "edge" or "arbiter"
 	Login   string    `json:"login,omitempty"`
+	Alive   bool      `json:"alive"` // gave a sign of life within a lease's time
 	Healthy bool      `json:"healthy"`
 	Leases  int       `json:"leases"`
 	SeenAt  time.Time `json:"seen_at"`
@@ -65,7 +66,7 @@ const (
 )
 
 var stageNames = []string{
-	"no worker was seen",
+	"no worker is alive",
 	"edge workers only",
 	"some preferred workers by way of an arbiter, the rest straight on the database",
 	"all preferred workers by way of an arbiter",
@@ -100,7 +101,7 @@ func ReadStage(ctx context.Context, db *store.DB, opts StageOptions) (Stage, err
 			way = wayEdge
 		}
 		s.Workers = append(s.Workers, StageWorker{
-			Name: w.Name, Pool: w.Pool, Rank: int(w.Rank), Way: way, Login: w.Login, Healthy: w.Healthy, Leases: int(w.Leases), SeenAt: w.SeenAt.UTC(),
+			Name: w.Name, Pool: w.Pool, Rank: int(w.Rank), Way: way, Login: w.Login, Alive: w.Alive, Healthy: w.Alive && w.Healthy, Leases: int(w.Leases), SeenAt: w.SeenAt.UTC(),
 		})
 	}
 	logins, err := db.Q.StageLogins(ctx, db.Pool)
@@ -137,7 +138,17 @@ func ReadStage(ctx context.Context, db *store.DB, opts StageOptions) (Stage, err
 // next one does.
 func (s *Stage) judge() {
 	var homeByEdge, othersByEdge []string
+	var alive []StageWorker
+	asleep := map[string]bool{} // logins whose worker is dead and may come back
 	for _, w := range s.Workers {
+		if w.Alive {
+			alive = append(alive, w)
+			continue
+		}
+		asleep[w.Login] = w.Way == wayEdge || asleep[w.Login]
+		s.Left = append(s.Left, fmt.Sprintf("worker %s is dead: no sign of life since %s; start it, or gavel worker remove %s", w.Name, w.SeenAt.Format("15:04:05 MST"), w.Name))
+	}
+	for _, w := range alive {
 		home := w.Rank == s.Workers[0].Rank // they come in the order of preference
 		switch {
 		case w.Way == wayArbiter:
@@ -156,7 +167,7 @@ func (s *Stage) judge() {
 		}
 	}
 	switch {
-	case len(s.Workers) == 0:
+	case len(alive) == 0:
 		s.Stage = 0
 	case s.ByHTTP == 0:
 		s.Stage = 1
@@ -171,7 +182,7 @@ func (s *Stage) judge() {
 	if s.Leading == "" && s.Stage != 1 {
 		s.Left = append(s.Left, "no arbiter leads: start gavel serve on this database")
 	}
-	for _, w := range s.Workers {
+	for _, w := range alive {
 		if !w.Healthy && w.Way == wayEdge {
 			s.Left = append(s.Left, fmt.Sprintf("worker %s is unhealthy: its log and last_error in edge_workers say why", w.Name))
 		}
@@ -183,18 +194,25 @@ func (s *Stage) judge() {
 		if s.Leading == "" {
 			s.Next = append(s.Next, "start gavel serve on this database; edge workers go on beside it")
 		}
-		s.Next = append(s.Next, "stop one preferred worker ("+homeByEdge[0]+"), enrol it with gavel worker invite and gavel-worker enroll under its name, start gavel-worker")
+		first := "one of them is dead now"
+		if len(homeByEdge) > 0 {
+			first = homeByEdge[0]
+		}
+		s.Next = append(s.Next, "stop one preferred worker ("+first+"), enrol it with gavel worker invite and gavel-worker enroll under its name, start gavel-worker")
 	case 2:
 		s.Next = append(s.Next, "do the same with the other preferred workers: "+strings.Join(homeByEdge, ", "))
 	case 3:
 		for _, l := range s.Logins {
-			if l.Workers == 0 {
+			if l.Workers == 0 && !asleep[l.Login] {
 				s.Left = append(s.Left, "the login "+l.Login+" has no worker any more: drop role "+l.Login)
 			}
 		}
 		s.Next = append(s.Next, "do the same with the others: "+strings.Join(othersByEdge, ", "))
 	case 4:
 		for _, l := range s.Logins {
+			if asleep[l.Login] {
+				continue
+			}
 			s.Left = append(s.Left, "the login "+l.Login+" may still work on the database: drop role "+l.Login)
 		}
 	}

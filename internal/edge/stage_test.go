@@ -94,6 +94,15 @@ func TestTheStagesOfASwitch(t *testing.T) {
 	want("home-2 too", 2, "", "home-2")
 	byEdge("home-1")
 	want("and home-1", 1, "", "home-1")
+	s.exec("update workers set last_seen_at = now() - interval '3 minutes' where name = 'home-1'")
+	want("with one that was killed", 1, "home-1 is dead: no sign of life since", "(home-2)")
+	byArbiter("home-2")
+	want("while the other goes over", 3, "home-1 is dead", "server")
+	byEdge("home-2")
+	s.exec("update workers set disabled = true, name = name || '~' || id where name = 'home-1'")
+	if got := stage(); len(got.Workers) != 2 || len(got.Left) != 0 {
+		t.Errorf("a removed worker counts: %+v", got)
+	}
 	s.exec("update edge_workers set failed_rounds = 3 where worker_id = (select id from workers where name = 'server')")
 	want("with one that cannot work", 1, "server is unhealthy", "")
 	s.exec("delete from package_languages")

@@ -1,15 +1,18 @@
 -- Where a deployment stands between edge pull and the arbiter: gavel fleet stage.
 
 -- name: StageWorkers :many
--- Workers seen lately, and by which way. A worker's last sign of life came
--- straight from the database when the sessions agree.
+-- Workers seen lately, and by which way; not those that were removed. A worker's
+-- last sign of life came straight from the database when the sessions agree. One
+-- without any for longer than a lease is dead.
 select w.name, w.pool, w.last_seen_at::timestamptz as seen_at, (w.session = e.session and e.session is not null)::boolean as edge,
        coalesce(e.login, '') as login,
        coalesce(p.rank, 100)::int as rank,
        (coalesce(e.failed_rounds, 0) < 3 and coalesce(e.aside_until <= now(), true))::boolean as healthy,
+       (w.last_seen_at > now() - s.ttl)::boolean as alive,
        (select count(*) from jobs j where j.state = 'leased' and j.worker_id = w.id) as leases
   from workers w left join edge_workers e on e.worker_id = w.id left join pools p on p.name = w.pool
- where w.last_seen_at > now() - sqlc.arg(since)::interval
+ cross join lease_settings s
+ where not w.disabled and w.last_seen_at > now() - sqlc.arg(since)::interval
  order by rank, w.name;
 
 -- name: StageLogins :many

@@ -76,6 +76,7 @@ type EdgeWorker struct {
 	Lacks        []string
 	LastError    string
 	LastErrorAt  *time.Time
+	AskedPool    *string
 }
 
 type HealthChange struct {

@@ -104,9 +104,11 @@ select w.name, w.pool, w.last_seen_at::timestamptz as seen_at, (w.session = e.se
        coalesce(e.login, '') as login,
        coalesce(p.rank, 100)::int as rank,
        (coalesce(e.failed_rounds, 0) < 3 and coalesce(e.aside_until <= now(), true))::boolean as healthy,
+       (w.last_seen_at > now() - s.ttl)::boolean as alive,
        (select count(*) from jobs j where j.state = 'leased' and j.worker_id = w.id) as leases
   from workers w left join edge_workers e on e.worker_id = w.id left join pools p on p.name = w.pool
- where w.last_seen_at > now() - $1::interval
+ cross join lease_settings s
+ where not w.disabled and w.last_seen_at > now() - $1::interval
  order by rank, w.name
 `
 
@@ -118,12 +120,14 @@ type StageWorkersRow struct {
 	Login   string
 	Rank    int32
 	Healthy bool
+	Alive   bool
 	Leases  int64
 }
 
 // Where a deployment stands between edge pull and the arbiter: gavel fleet stage.
-// Workers seen lately, and by which way. A worker's last sign of life came
-// straight from the database when the sessions agree.
+// Workers seen lately, and by which way; not those that were removed. A worker's
+// last sign of life came straight from the database when the sessions agree. One
+// without any for longer than a lease is dead.
 func (q *Queries) StageWorkers(ctx context.Context, db DBTX, since time.Duration) ([]*StageWorkersRow, error) {
 	rows, err := db.Query(ctx, stageWorkers, since)
 	if err != nil {
@@ -141,6 +145,7 @@ func (q *Queries) StageWorkers(ctx context.Context, db DBTX, since time.Duration
 			&i.Login,
 			&i.Rank,
 			&i.Healthy,
+			&i.Alive,
 			&i.Leases,
 		); err != nil {
 			return nil, err
