@@ -108,7 +108,7 @@ func reports() []gavelapi.Report {
 	return []gavelapi.Report{
 		{Verdict: "AC", Tests: tests("AC", "AC", "AC"), Provenance: provenance},
 		{Verdict: "WA", CPUUS: 5, WallUS: 6, MemoryBytes: 7, Tests: tests("AC", "WA", "skipped"), Compile: gavelapi.CompileInfo{Log: "warning", CPUUS: 3, WallUS: 4}, Provenance: provenance},
-		{Verdict: "CE", Compile: gavelapi.CompileInfo{Log: "error", Reason: "cpu"}},
+		{Verdict: "CE", Compile: gavelapi.CompileInfo{Log: "error", Reason: "cpu", Header: "failed"}},
 		{Fault: &gavelapi.Fault{Blame: "checker", Message: "broken"}, CPUUS: 1, Compile: gavelapi.CompileInfo{CPUUS: 3}, Provenance: provenance},
 		{Run: &gavelapi.RunReport{Compiled: true, Results: []gavelapi.RunResult{{Ended: "exit", StdoutBase64: []byte("hi")}, {Ended: "cpu", Message: "x"}}}, Provenance: provenance},
 		{Run: &gavelapi.RunReport{}},

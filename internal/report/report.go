@@ -40,6 +40,7 @@ func Tidy(kind string, r gavelapi.Report) gavelapi.Report {
 	r.Compile.Log, cut = Clean(r.Compile.Log, maxCompileLog)
 	r.Compile.LogCut = r.Compile.LogCut || cut
 	r.Compile.Reason, _ = Clean(r.Compile.Reason, maxName)
+	r.Compile.Header, _ = Clean(r.Compile.Header, maxName)
 	if r.Fault != nil {
 		f := *r.Fault
 		f.Message, _ = Clean(f.Message, maxMessage)

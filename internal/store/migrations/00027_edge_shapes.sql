@@ -101,7 +101,7 @@ select case p_of
   when 'report' then jsonb '{
     "verdict": "text 256", "cpu_us": "int", "wall_us": "int", "memory_bytes": "int",
     "fault": {"blame": "text 256", "message": "text 4096"},
-    "compile": {"log": "text 65536", "log_cut": "bool", "reason": "text 256", "cpu_us": "int", "wall_us": "int", "cached": "bool", "precompiled": "bool"},
+    "compile": {"log": "text 65536", "log_cut": "bool", "reason": "text 256", "cpu_us": "int", "wall_us": "int", "cached": "bool", "precompiled": "bool", "header": "text 256"},
     "tests": [{"name": "text 256", "sample": "bool", "verdict": "text 256", "reason": "text 256", "cpu_us": "int", "wall_us": "int",
                "memory_bytes": "int", "output_bytes": "int", "exit_code": "int", "signal": "int", "message": "text 4096",
                "attempts": [{"cpu_us": "int", "wall_us": "int"}]}],
@@ -453,7 +453,7 @@ begin
   if pg_column_size(request) > 16 * 1024 * 1024 then
     raise exception using errcode = 'GV422', message = 'a report has at most 16 MiB';
   end if;
-  select a.job_id, a.lease_gen, a.outcome, a.kind, a.work_id, a.judging_id into v_a from attempts a where a.lease_token = v_token and a.worker_id = v_me;
+  select a.job_id, a.lease_gen, a.outcome, a.message, a.kind, a.work_id, a.judging_id into v_a from attempts a where a.lease_token = v_token and a.worker_id = v_me;
   if (select count(*) from (values (nullif(request #> '{report,verdict}', '""')), (request #> '{report,run}'), (request #> '{report,prepare}'), (request #> '{report,fault}')) o (part)
        where o.part <> 'null') <> 1 then
     raise exception using errcode = 'GV422', message = 'a report is a verdict, the outcome of a run, or a fault: exactly one of them';
@@ -538,7 +538,7 @@ begin
       perform pg_notify('gavel_done', edge_done(v_a.kind, coalesce(v_j.submission_id, v_a.work_id), v_a.job_id));
       return jsonb_strip_nulls(jsonb_build_object('outcome', 'recorded', 'reason', v_why));
     end if;
-    select a.job_id, a.lease_gen, a.outcome into v_a from attempts a where a.lease_token = v_token;
+    select a.job_id, a.lease_gen, a.outcome, a.message into v_a from attempts a where a.lease_token = v_token;
   end if;
   if v_a.outcome in ('completed', 'failed') then
     return jsonb_build_object('outcome', 'already_recorded');
@@ -547,7 +547,7 @@ begin
   end if;
   update attempts set late_report = v_report, late_at = now()
    where lease_token = v_token and outcome not in ('running', 'completed') and late_report is null;
-  return jsonb_build_object('outcome', 'discarded', 'lease', v_a.outcome);
+  return edge_ended(v_a.outcome, v_a.message) || jsonb_build_object('outcome', 'discarded', 'lease', v_a.outcome);
 end
 $$;
 -- +goose StatementEnd
