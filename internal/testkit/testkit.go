@@ -19,7 +19,7 @@ const (
 	UML      Need = "uml"      // user-mode-linux, for real cgroup v2
 	Browser  Need = "browser"  // chromium
 	Lang     Need = "lang"     // compilers and interpreters of the languages
-	Systemd  Need = "systemd"  // systemd-analyze, and ssh
+	Systemd  Need = "systemd"  // systemd and its tools, and ssh
 	Promtool Need = "promtool" // Prometheus' tool that checks and tests rules
 )
 
