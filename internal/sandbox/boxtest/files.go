@@ -205,6 +205,20 @@ func (s *suite) testBetweenRuns(t *testing.T) {
 			t.Errorf("process id %q, the run before had %q", again, first)
 		}
 	})
+	t.Run("a program's niceness is its own", func(t *testing.T) {
+		shell := func(script string) outcome {
+			spec := s.spec()
+			spec.Argv = []string{"/bin/sh", "-c", script}
+			return s.run(t, spec)
+		}
+		// Kernels without such groups have no such file. The group's number is another each time.
+		const show = "cut -d' ' -f2- /proc/self/autogroup 2>/dev/null || echo none"
+		before := shell(show).stdout
+		shell("{ echo 19 >/proc/self/autogroup; } 2>/dev/null; exit 0").ended(t, 0, 0, sandbox.LimitNone)
+		if after := shell(show).stdout; after != before {
+			t.Errorf("%q, before another program lowered its own %q", after, before)
+		}
+	})
 	t.Run("two boxes share nothing", func(t *testing.T) {
 		a, b := s.newBox(t), s.newBox(t)
 		done := make(chan outcome)

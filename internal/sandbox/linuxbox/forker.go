@@ -119,9 +119,10 @@ func (j *forkJob) fork() error {
 		Env:   j.env,
 		Files: j.files,
 		Sys: &syscall.SysProcAttr{
-			// A process group of its own. The init is a session without a
-			// terminal; one more would cost a scheduler's group of every CPU.
-			Setpgid:    true,
+			// A session of its own, and with it a scheduler's group where the
+			// kernel makes one for each: what a program does to its group's
+			// niceness slows neither the forker nor the next program.
+			Setsid:     true,
 			Credential: &syscall.Credential{Uid: boxUserUID, Gid: boxUserGID, NoSetGroups: j.oneID},
 			PidFD:      &j.pidfd,
 		},

@@ -216,7 +216,7 @@ func (r *initRun) watch() error {
 		}
 		wait := maxWait
 		if r.out.fired == causeNone {
-			used, err := r.usedNow()
+			used, err := r.usedCPU()
 			if err != nil {
 				return err
 			}

@@ -37,23 +37,6 @@ func (r *initRun) usedCPU() (time.Duration, error) {
 	return max(used, 0), nil
 }
 
-// tickAtMost is how far a group's counter can lag behind a program that runs:
-// the kernel brings it up to date when a thread leaves its CPU, and at each
-// tick of the slowest clock it can be built with (100 Hz).
-const tickAtMost = 10 * time.Millisecond
-
-// usedNow is usedCPU for a decision. Close to the limit the kernel is made to
-// settle the program's account first, which reading the clock of a process
-// does; what is left of the lag is that of its children.
-func (r *initRun) usedNow() (time.Duration, error) {
-	used, err := r.usedCPU()
-	if err != nil || r.poll != nil || r.req.cpu-used > time.Duration(r.ncpu)*tickAtMost {
-		return used, err
-	}
-	processCPU(r.job.pid)
-	return r.usedCPU()
-}
-
 // memoryKills counts kills of the memory controller, or 1 above oomBase when
 // a look found too much.
 func (r *initRun) memoryKills() (int, error) {
