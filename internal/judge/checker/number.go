@@ -9,7 +9,9 @@ import (
 )
 
 // Guards: a token beyond them is not a number. They keep the cost of one
-// comparison in milliseconds whatever a contestant prints.
+// comparison in milliseconds whatever a contestant prints. Only a comparison
+// that accepts is followed by another one, and such a one costs in proportion
+// to the tokens' bytes, not to the exponents written in them.
 const (
 	maxNumberBytes = 64 << 10
 	maxExponent    = 1_000_000
@@ -17,10 +19,6 @@ const (
 	// one side. Beyond it 64-bit arithmetic alone decides.
 	maxShiftDigits = 4 * maxNumberBytes
 )
-
-// mantissaBits is the precision of the second opinion beside exact decimals:
-// that of the x87 long double, with a wider exponent.
-const mantissaBits = 64
 
 // number is a token that has the syntax of a decimal number; the text is the
 // caller's and must not change while the number is used.
@@ -85,16 +83,6 @@ func digits(b []byte) int {
 	return len(b)
 }
 
-// float is n rounded to 64 bits of mantissa. The way there has room to spare,
-// so that the quotient's rounding does not show.
-func (n number) float() *big.Float {
-	f, _, err := new(big.Float).SetPrec(4*mantissaBits).Parse(string(n.text), 10)
-	if err != nil { // the syntax was checked
-		panic(fmt.Sprintf("checker: number %.100q: %v", n.text, err))
-	}
-	return f.SetPrec(mantissaBits)
-}
-
 // decimal is n exactly.
 func (n number) decimal() decimal {
 	d := decimal{exp: n.exponent, mant: new(big.Int)}
@@ -152,6 +140,7 @@ type bound struct {
 	double  float64
 	float   *big.Float
 	decimal decimal
+	small   small // 0 when it does not fit
 }
 
 func parseBound(s string) (*bound, error) {
@@ -160,6 +149,7 @@ func parseBound(s string) (*bound, error) {
 		return nil, fmt.Errorf("%.40q is not a decimal number of at least 0", s)
 	}
 	b := &bound{text: s, float: n.float(), decimal: n.decimal()}
+	b.small, _ = n.small()
 	b.double, _ = b.float.Float64()
 	if math.IsInf(b.double, 0) {
 		return nil, errors.New("it is too large")
@@ -190,6 +180,9 @@ func (t tolerance) accepts(a, b number) bool {
 	if sure, ok := t.quickly(a, b); sure {
 		return ok
 	}
+	if t.exactlySmall(a, b) {
+		return true
+	}
 	af, bf := a.float(), b.float()
 	diff := newFloat().Sub(af, bf)
 	diff.Abs(diff)
@@ -212,8 +205,6 @@ func (t tolerance) accepts(a, b number) bool {
 	}
 	return near && t.exactly(a.decimal(), b.decimal())
 }
-
-func newFloat() *big.Float { return new(big.Float).SetPrec(mantissaBits) }
 
 // floats are the largest differences from the answer that each side allows.
 func (t tolerance) floats(answer *big.Float) []*big.Float {
@@ -250,6 +241,17 @@ func (t tolerance) exactly(a, b decimal) bool {
 	return within(limit)
 }
 
+// What doubles decide about: numbers of a size between the two, or so small
+// that they are as good as zero beside every limit not below smallLimit.
+const (
+	tiny       = 1e-250
+	huge       = 1e250
+	smallLimit = 1e-240
+)
+
+// maxDoubleBytes is as long as a number may be for its double to be asked for.
+const maxDoubleBytes = 1 << 10
+
 // quickly decides in doubles when their rounding cannot change the decision;
 // nearly every number of a real output ends here.
 func (t tolerance) quickly(a, b number) (sure, ok bool) {
@@ -259,7 +261,8 @@ func (t tolerance) quickly(a, b number) (sure, ok bool) {
 		return false, false
 	}
 	diff := math.Abs(x - y)
-	slack := 0x1p-50 * max(math.Abs(x), math.Abs(y)) // eight times what rounding can do
+	// Eight times what rounding can do, and what either may differ from zero.
+	slack := 0x1p-50*max(math.Abs(x), math.Abs(y)) + 2*tiny
 	sure = true
 	for _, side := range []struct {
 		b     *bound
@@ -269,7 +272,7 @@ func (t tolerance) quickly(a, b number) (sure, ok bool) {
 			continue
 		}
 		limit := side.b.double * side.scale
-		if limit < 1e-250 || limit > 1e250 {
+		if side.b.double < tiny || limit < smallLimit || limit > huge {
 			sure = false // zero, or too near to the ends of the double's range
 			continue
 		}
@@ -281,15 +284,15 @@ func (t tolerance) quickly(a, b number) (sure, ok bool) {
 	return sure, false
 }
 
-// double is n as a double, when it is short and far from the ends of the range.
-func (n number) double() (float64, bool) {
-	if len(n.text) > 40 {
+// double is n as a double: zero for all that is smaller than tiny, and not ok
+// for what is larger than huge or too long.
+func (n number) double() (f float64, ok bool) {
+	if len(n.text) > maxDoubleBytes {
 		return 0, false
 	}
 	f, err := strconv.ParseFloat(string(n.text), 64)
-	size := math.Abs(f)
-	if size == 0 { // zero itself, or 1e-400 and the like
-		return 0, err == nil && n.exponent == 0
+	if size := math.Abs(f); size < tiny {
+		f = 0
 	}
-	return f, err == nil && size > 1e-250 && size < 1e250
+	return f, err == nil && math.Abs(f) < huge
 }

@@ -230,6 +230,33 @@ func TestNumbersNearTheEdgeAgreeWithTheReference(t *testing.T) {
 	})
 }
 
+// TestNumbersOfExtremeSizeAgreeWithTheReference aims at where doubles end: at
+// what is taken for zero, at what is too large, and at numbers with more
+// digits than a float is made of.
+func TestNumbersOfExtremeSizeAgreeWithTheReference(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		for range 20 {
+			tolerances := rapid.SampledFrom([]string{"", "0", "1e-6", "1", "1e-239", "1e-241", "1e-249", "1e-251", "1e-330", "1e-400", "1e-900", "1e240", "1e260", "1e307"})
+			o := problem.TokenOptions{FloatAbsolute: tolerances.Draw(t, "abs"), FloatRelative: tolerances.Draw(t, "rel")}
+			number := func(what string) string {
+				mantissa := rapid.SampledFrom([]string{"0", "0.000", "1", "-1", "1.0", "0.001", "9.99999", "123456789012345678901", strings.Repeat("7", 120), "." + strings.Repeat("0", 110) + "5", "1" + strings.Repeat("0", 119) + "1"})
+				exponent := rapid.SampledFrom([]string{"", "e0", "e-239", "e-240", "e-250", "e-251", "e-308", "e-330", "e-500", "e-901", "e239", "e240", "e250", "e308", "e330", "e900"})
+				return mantissa.Draw(t, what) + exponent.Draw(t, what+"'s exponent")
+			}
+			answer, output := number("answer"), number("output")
+			c, err := NewTokens(o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := c.Compare(context.Background(), strings.NewReader(answer), strings.NewReader(output))
+			if want := (reference{o}).accepts([]byte(answer), []byte(output)); err != nil || got.Accepted != want {
+				t.Fatalf("%+v: answer %q, output %q: accepted %t (%s), error %v, the reference says %t", o, answer, output, got.Accepted, got.Message, err, want)
+			}
+		}
+	})
+}
+
 func FuzzTokens(f *testing.F) {
 	f.Add([]byte("1 2\n"), []byte("1.0 2"), true, false, "1e-6", "")
 	f.Add([]byte("a\x00"), []byte("A\x00"), false, true, "", "0.5")
