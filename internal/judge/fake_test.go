@@ -126,6 +126,25 @@ func failure(err error) func(context.Context, *sandbox.Spec) (sandbox.Result, er
 	return func(context.Context, *sandbox.Spec) (sandbox.Result, error) { return sandbox.Result{}, err }
 }
 
+func TestTimeThatTheMachineTookIsNoTLE(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		over time.Duration // what the program waited by itself, beyond the limit
+		want verdict.Verdict
+	}{{0, verdict.AC}, {time.Millisecond, verdict.TLE}} {
+		p := &fakeProvider{run: func(_ context.Context, spec *sandbox.Spec) (sandbox.Result, error) {
+			res, err := wellBehaved(spec)
+			res.Starved = time.Minute
+			res.Wall = spec.Limits.Wall + res.Starved + tt.over
+			return res, err
+		}}
+		report, err := newEngine(t, p, 1).Judge(t.Context(), newTask(newPackage(t, "1\n", "1\n"), "c", ""), quiet)
+		if err != nil || report.Verdict != tt.want {
+			t.Errorf("%v over: %+v, %v", tt.over, report, err)
+		}
+	}
+}
+
 func TestFaultsOfTheMachineAreNeverVerdicts(t *testing.T) {
 	t.Parallel()
 	machine := &sandbox.Fault{Op: "cgroup", Err: errors.New("gone")}
@@ -146,7 +165,7 @@ func TestFaultsOfTheMachineAreNeverVerdicts(t *testing.T) {
 		{"no memory to start the program", &fakeProvider{run: failure(noMemory)}, nil, judge.BlameHost, "secret/1"},
 		{"interpreter gone between check and run", &fakeProvider{run: failure(notThere)}, func(t *judge.Task) { t.Language = "python3" }, judge.BlameToolchain, "/usr/bin/python3"},
 		{"compiler leaves nothing", &fakeProvider{compile: result(sandbox.Result{})}, nil, judge.BlameToolchain, "no program"},
-		{"busy host", &fakeProvider{compile: result(sandbox.Result{Fired: sandbox.LimitWall, CPU: time.Second, Signal: 9})}, nil, judge.BlameHost, "too busy"},
+		{"busy host", &fakeProvider{compile: failure(&sandbox.Fault{Op: "cpu", Err: errors.New("the machine is too busy")})}, nil, judge.BlameHost, "too busy"},
 		{"unknown limit on a run", &fakeProvider{run: result(sandbox.Result{Fired: "moon"})}, nil, judge.BlameHost, "moon"},
 		{"unknown limit on a compiler", &fakeProvider{compile: result(sandbox.Result{Fired: "moon"})}, nil, judge.BlameHost, "moon"},
 		{"scratch disk full", &fakeProvider{run: failure(&sandbox.Fault{Op: "output", Err: syscall.ENOSPC})}, nil, judge.BlameHost, "no space left"},
@@ -192,6 +211,7 @@ func TestWhatCompilersDoToThemselvesIsACompileError(t *testing.T) {
 		says string
 	}{
 		{"CPU limit", sandbox.Result{Fired: sandbox.LimitCPU, Signal: 9}, "compile time limit (10s of CPU)"},
+		{"wall limit while waiting", sandbox.Result{Fired: sandbox.LimitWall, CPU: 21 * time.Millisecond, Signal: 9}, "the compiler waited for what never came"},
 		{"wall limit while working", sandbox.Result{Fired: sandbox.LimitWall, CPU: 6 * time.Second, Signal: 9}, "compile time limit (30s)"},
 		{"memory limit", sandbox.Result{Fired: sandbox.LimitMemory, Signal: 9}, "compiler memory limit (1024 MiB)"},
 		{"child killed for memory, driver exits with 1", sandbox.Result{OOMKills: 1, ExitCode: 1}, "compiler memory limit"},

@@ -156,7 +156,7 @@ func (c *conversation) outcome(ctx context.Context) (*ran, error) {
 		return nil, faultf(BlameChecker, nil, "%s", c.failure.Message)
 	case r.test.Verdict == verdict.SE:
 		return nil, faultf(BlameHost, nil, "run ended by the limit %q, which this engine does not know", c.res.Fired)
-	case r.test.Verdict == verdict.TLE && r.test.Reason != verdict.ReasonCPU && c.res.Wall-c.answer.CPU <= c.task.Limits.Wall:
+	case r.test.Verdict == verdict.TLE && r.test.Reason != verdict.ReasonCPU && c.res.Wall-c.res.Starved-c.answer.CPU <= c.task.Limits.Wall:
 		return nil, faultf(BlameChecker, nil, "the interactor took %v of the %v that a run may last: it left the program less than its wall limit",
 			c.answer.CPU.Round(time.Millisecond), c.task.Limits.Wall+thinking)
 	}

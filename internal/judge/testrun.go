@@ -195,7 +195,7 @@ func (v *evaluation) facts(res sandbox.Result) verdict.Run {
 	return verdict.Run{
 		Fired: verdict.Limit(res.Fired),
 		CPU:   res.CPU, CPULimit: l.CPU,
-		Wall: res.Wall, WallLimit: l.Wall,
+		Wall: res.Wall - res.Starved, WallLimit: l.Wall,
 		MemoryBytes: res.MemoryBytes, MemoryLimit: l.MemoryBytes,
 		OutputBytes: res.StdoutBytes, OutputLimit: l.OutputBytes,
 		OOMKills: res.OOMKills,

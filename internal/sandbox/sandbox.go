@@ -143,8 +143,13 @@ type Result struct {
 	Signal   int   // the signal that ended the program, 0 if none
 	Fired    Limit // the limit that the supervisor enforced first
 
-	CPU         time.Duration // all threads and children, whether waited for or not
-	Wall        time.Duration
+	CPU  time.Duration // all threads and children, whether waited for or not
+	Wall time.Duration
+	// Starved is by how much the wall limit was put off, because the program
+	// was ready to run while the machine ran others; so Wall, less this, is
+	// what counts. It is 0 for runs within the plain limit. A machine that
+	// starves a program beyond all bounds is a Fault.
+	Starved     time.Duration
 	MemoryBytes int64 // peak by MemoryMeter
 	// OOMKills counts kills by the memory controller during this run. It
 	// decides "memory limit"; the peak alone does not, because page cache

@@ -160,7 +160,7 @@ func (r *hostRun) run(ctx context.Context) (sandbox.Result, error) {
 		defer close(asked)
 		r.askKill(causeCancel)
 	})
-	out, got, err := r.await(req.wall + 2*endGrace)
+	out, got, err := r.await((1+maxCredit)*req.wall + 2*endGrace)
 	if !stop() {
 		<-asked // or it could meet the next run
 	}

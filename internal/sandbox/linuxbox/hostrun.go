@@ -185,7 +185,7 @@ func (r *hostRun) result(ctx context.Context, out *outcome, files []*os.File) (r
 	}
 	res = sandbox.Result{
 		ExitCode: out.exitCode, Signal: out.signal,
-		CPU: out.cpu, Wall: out.wall,
+		CPU: out.cpu, Wall: out.wall, Starved: out.starved,
 		MemoryBytes: seen.peakBytes, MemoryMeter: r.slot.p.info.MemoryMeter,
 		OOMKills: seen.oomKills, ProcessLimitHit: seen.forkFails > 0,
 	}

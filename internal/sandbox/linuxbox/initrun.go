@@ -32,7 +32,9 @@ type initRun struct {
 	exited  bool
 	left    bool // other processes may be there after the program
 	ended   time.Duration
-	touched []*scratch // file systems that the run left marks in
+	credit  time.Duration // wall time beyond the limit, see grantWall
+	tooBusy bool          // the machine, for this run
+	touched []*scratch    // file systems that the run left marks in
 	out     outcome
 }
 
@@ -223,7 +225,7 @@ func (r *initRun) watch() error {
 			if r.cfg.weak(weakCPUWatch) {
 				used = 0
 			}
-			wait = nextLook(r.req.cpu-used, r.job.started+r.req.wall-now, r.ncpu)
+			wait = nextLook(r.req.cpu-used, r.wallLeft(now), r.ncpu)
 			if r.poll != nil {
 				wait = min(wait, pollEvery)
 			}
@@ -264,8 +266,10 @@ func (r *initRun) enforce(cpu, wall time.Duration) error {
 		r.fire(causeMemory)
 	case cpu > r.req.cpu:
 		r.fire(causeCPU)
-	case wall > r.req.wall:
-		r.fire(causeWall)
+	case wall > r.req.wall+r.credit:
+		if r.grantWall(cpu, wall); wall > r.req.wall+r.credit {
+			r.fire(causeWall)
+		}
 	}
 	return nil
 }
@@ -344,7 +348,17 @@ func (r *initRun) finish() error {
 	if err != nil {
 		return err
 	}
+	if r.tooBusy {
+		return step("cpu", "fewer slots, or less other work on this machine", fmt.Errorf(
+			"the machine is too busy: the program was ready to run for %v of %v and got no CPU", r.credit.Round(time.Millisecond), (r.ended-r.job.started).Round(time.Millisecond)))
+	}
 	r.out.cpu, r.out.wall = used, r.ended-r.job.started
+	if r.credit > 0 {
+		r.out.starved = r.credit
+		if r.out.fired == causeNone { // it ended by itself since the last look
+			r.out.starved = max(r.credit, r.out.wall-r.req.wall)
+		}
+	}
 	if r.poll != nil {
 		r.out.peakBytes = r.poll.peakBytes()
 	}

@@ -78,10 +78,11 @@ type outcome struct {
 	exitCode, signal int
 	fired            cause
 	cpu, wall        time.Duration
-	fileLimit        bool  // a file at its size limit was found
-	peakBytes        int64 // of memory, when it was polled
-	slow             bool  // ending the processes took longer than it should
-	clean            bool  // nothing has to be cleaned, and no msgReady follows
+	starved          time.Duration // see there
+	fileLimit        bool          // a file at its size limit was found
+	peakBytes        int64         // of memory, when it was polled
+	slow             bool          // ending the processes took longer than it should
+	clean            bool          // nothing has to be cleaned, and no msgReady follows
 	files            []fileOutcome
 }
 
@@ -235,6 +236,7 @@ func (o *outcome) pack() []byte {
 	}
 	p.dur(o.cpu)
 	p.dur(o.wall)
+	p.dur(o.starved)
 	p.bool(o.fileLimit)
 	p.bool(o.slow)
 	p.bool(o.clean)
@@ -251,7 +253,7 @@ func unpackOutcome(b []byte) (*outcome, error) {
 	o := &outcome{fault: u.str(), faultErr: u.str()}
 	o.errno, o.exitCode, o.signal, o.fired = int(u.int()), int(u.int()), int(u.int()), cause(u.int())
 	o.peakBytes = u.int()
-	o.cpu, o.wall = u.dur(), u.dur()
+	o.cpu, o.wall, o.starved = u.dur(), u.dur(), u.dur()
 	o.fileLimit, o.slow, o.clean = u.bool(), u.bool(), u.bool()
 	if n := u.count(); n > 0 {
 		o.files = make([]fileOutcome, n)
