@@ -393,3 +393,34 @@ func TestASecondProcessOfAWorkerIsRefusedAndASuccessorIsNot(t *testing.T) {
 		t.Errorf("the dead process's attempt is %s", outcome)
 	}
 }
+
+// A login that says it has more slots than edge_slots gets no more than that, in one
+// claim or in several; an arbiter beside it believes the smaller number as well.
+func TestNobodyHoldsMoreThanEdgeSlots(t *testing.T) {
+	s := newStand(t)
+	s.exec("update lease_settings set edge_slots = 3")
+	for range 8 {
+		s.submit("c")
+	}
+	a := s.agent("home", made{slots: 1024})
+	held := a.poll()
+	if len(held) != 3 {
+		t.Fatalf("%d leases at once, want 3", len(held))
+	}
+	if more := a.poll(); len(more) != 0 {
+		t.Errorf("%d leases more", len(more))
+	}
+	if n := s.number("select slots from workers"); n != 3 {
+		t.Errorf("the database believes %d slots", n)
+	}
+	a.report(held[0].LeaseToken, verdictReport("AC"))
+	if more := a.poll(); len(more) != 1 {
+		t.Errorf("%d leases for the one that is done", len(more))
+	}
+}
+
+func TestEdgeSlotsAre64AsShipped(t *testing.T) {
+	if n := newStand(t).number("select edge_slots from lease_settings"); n != 64 {
+		t.Errorf("edge_slots is %d; docs/reference/edge-worker.md says 64", n)
+	}
+}

@@ -90,14 +90,34 @@ func TestASitesOwnTransactionFromPsql(t *testing.T) {
 	for sql, want := range map[string]string{
 		"select gavel.submit('p', 'rust', 'x')": "does not take this language", "select gavel.submit('p', 'c', '')": "empty",
 		"select gavel.submit('p', 'c', repeat('x', 1025))": "1025 bytes", `select gavel.submit('p', 'c', '\x00'::bytea)`: "NUL",
-		"select gavel.submit('p', 'c', 'x', stop_rule => 'never')": "stop_rule", "select gavel.submit('p', 'c', 'x', submitter => repeat('x', 129))": "128",
-		"select * from submission_sources": "permission denied", "select * from public.jobs": "permission denied", "select * from public.tokens": "permission denied",
+		"select gavel.submit('p', 'c', 'x', submitter => repeat('x', 129))": "128",
+		"select * from submission_sources":                                  "permission denied", "select * from public.jobs": "permission denied", "select * from public.tokens": "permission denied",
 		"update gavel.verdicts set verdict = 'AC'": "cannot update view", "select edge_reclaim('{}')": "permission denied",
 	} {
 		if out, err := psql(t, dsn, sql); err == nil || !strings.Contains(out, want) {
 			t.Errorf("%s: %q, want %q", sql, out, want)
 		}
 	}
+}
+
+// A site is refused with a state of gavel's own and told what it can do, in words
+// that are about nothing it cannot read.
+func TestABadArgumentOfSubmitIsGV422(t *testing.T) {
+	s := newStand(t)
+	dsn := s.site()
+	s.publish("other")
+	s.exec("delete from package_languages where package_digest = $1", s.publish("before"))
+	for call, want := range map[string]string{
+		"'other', 'c', 'x', stop_rule => 'banana'": "there is no such stop rule\nHINT:  stop_rule is first (stop at the first test that fails) or all (run every test)",
+		"'other', 'rust', 'x'":                     "this problem does not take this language\nHINT:  it takes c, python3",
+		"'before', 'c', 'x'":                       "this problem does not take this language\nHINT:  it takes none yet: an arbiter of this version has to lead once",
+	} {
+		out, err := psql(t, dsn, "\\set VERBOSITY verbose\nselect gavel.submit("+call+")")
+		if err == nil || !strings.Contains(out, "GV422: gavel: "+want) {
+			t.Errorf("submit(%s): %s", call, out)
+		}
+	}
+	s.number("select gavel.submit('other', 'c', 'x', stop_rule => null)") // the default
 }
 
 // A problem whose first version is on its way, or failed, is not unknown.
