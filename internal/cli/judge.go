@@ -47,6 +47,7 @@ type candidate struct {
 	more     []judge.SourceFile // what lies beside it
 	lang     *language.Language
 	expected []string // of an example of the package
+	refused  *Error   // why it is not judged
 }
 
 // Run implements kong's command.
@@ -74,6 +75,12 @@ func (cmd *JudgeCmd) Run(app *App) (err error) {
 	for _, w := range pkg.Manifest.Warnings {
 		app.note("warning: %s", w)
 	}
+	for i := range own {
+		own[i].refuseBy(&pkg.Manifest)
+	}
+	if len(own) == 1 && own[0].refused != nil {
+		return own[0].refused
+	}
 	all := own
 	if cmd.Submissions {
 		if len(examples) == 0 {
@@ -88,11 +95,14 @@ func (cmd *JudgeCmd) Run(app *App) (err error) {
 		}
 		all = append(all, examples...)
 	}
-	engine, closeEngine, err := cmd.engine(dir, len(all), languages)
-	if err != nil {
-		return err
+	var engine *judge.Engine
+	if n := toJudge(all); n > 0 {
+		var closeEngine func() error
+		if engine, closeEngine, err = cmd.engine(dir, n, languages); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, closeEngine()) }()
 	}
-	defer func() { err = errors.Join(err, closeEngine()) }()
 	results, err := cmd.judgeAll(app, engine, pkg, all)
 	if err != nil {
 		return err
@@ -116,28 +126,69 @@ func (cmd *JudgeCmd) check() error {
 	return nil
 }
 
-// ownSources reads the sources that are named.
+// ownSources reads the sources that are named. One of several that cannot be
+// judged keeps no other from it.
 func (cmd *JudgeCmd) ownSources(app *App, languages *language.Registry) (all []candidate, err error) {
 	for _, name := range cmd.Sources {
+		c := candidate{name: name}
 		files, err := readSources(app.In, name, cmd.With)
-		if err != nil {
+		if c.refused, err = refusal(err); err != nil {
 			return nil, err
 		}
-		c := candidate{name: name, text: files[0].text}
+		if c.refused != nil && len(cmd.Sources) == 1 {
+			return nil, c.refused
+		}
 		var ok bool
 		if cmd.Language != "" {
 			if c.lang, ok = languages.Get(cmd.Language); !ok {
 				return nil, usage("docs/reference/languages.md lists them", "there is no language %q", cmd.Language)
 			}
-		} else if c.lang, ok = languages.ByExtension(name); !ok || name == "-" {
+		} else if c.lang, ok = languages.ByExtension(name); (!ok || name == "-") && c.refused == nil {
 			return nil, usage("name it with -l", "the language of %s cannot be guessed", name)
 		}
-		if err := c.addFiles(files); err != nil {
-			return nil, err
+		if c.refused == nil {
+			c.text = files[0].text
+			if err := c.addFiles(files); err != nil {
+				return nil, err
+			}
 		}
 		all = append(all, c)
 	}
 	return all, nil
+}
+
+// refusal tells what is wrong with one source from what ends the command.
+func refusal(err error) (*Error, error) {
+	if e, ok := errors.AsType[*Error](err); ok && e.Code == ExitUsage {
+		return e, nil
+	}
+	return nil, err
+}
+
+// refuseBy refuses what an arbiter would not take for the package.
+func (c *candidate) refuseBy(m *problem.Manifest) {
+	limit := m.Limits.CodeBytes
+	switch {
+	case c.refused != nil:
+	case limit > 0 && c.bytes() > limit:
+		c.refused = usage("shorten it; generated tables often fit as a formula", "%s has %d bytes, at most %d are taken: the package's limit of code", c.name, c.bytes(), limit)
+	case !c.lang.In(m.Languages):
+		c.refused = usage("choose one of the languages the problem allows", "%s: this problem does not allow %s", c.name, c.lang.ID)
+	}
+}
+
+// bytes is the size of all its files.
+func (c *candidate) bytes() int64 {
+	n := int64(len(c.text))
+	for _, f := range c.more {
+		n += int64(len(f.Text))
+	}
+	return n
+}
+
+// toJudge counts those that are not refused.
+func toJudge(all []candidate) int {
+	return len(slices.DeleteFunc(slices.Clone(all), func(c candidate) bool { return c.refused != nil }))
 }
 
 // addFiles adds what lies beside the main file, and checks the names as the
@@ -216,10 +267,14 @@ func boxError(err error) error {
 func (cmd *JudgeCmd) judgeAll(app *App, engine *judge.Engine, pkg *problem.Package, all []candidate) ([]judged, error) {
 	live := &liveLine{app: app}
 	defer live.clear()
-	show := cmd.progress(app, live, len(all))
+	show := cmd.progress(app, live, toJudge(all))
 	results := make([]judged, len(all))
 	group, ctx := errgroup.WithContext(app.Ctx)
 	for i, c := range all {
+		if c.refused != nil {
+			results[i].refuse(c)
+			continue
+		}
 		group.Go(func() error {
 			var err error
 			results[i], err = cmd.judgeOne(ctx, engine, pkg, c, func(p judge.Progress) { show(c.name, p, false) })
@@ -258,10 +313,7 @@ func (cmd *JudgeCmd) progress(app *App, live *liveLine, total int) func(name str
 
 // judgeOne judges one source. What the system fails at is in the result.
 func (cmd *JudgeCmd) judgeOne(ctx context.Context, engine *judge.Engine, pkg *problem.Package, c candidate, show func(judge.Progress)) (judged, error) {
-	j := judged{Source: c.name, Language: c.lang.ID, Expected: c.expected, sourceBytes: int64(len(c.text)), sourceFiles: 1 + len(c.more)}
-	for _, f := range c.more {
-		j.sourceBytes += int64(len(f.Text))
-	}
+	j := judged{Source: c.name, Language: c.lang.ID, Expected: c.expected, sourceBytes: c.bytes(), sourceFiles: 1 + len(c.more)}
 	limits, err := language.Effective(pkg.Manifest.Limits, c.lang)
 	if err == nil {
 		limits.CPU = max(time.Millisecond, time.Duration(float64(limits.CPU)*cmd.LimitFactor))

@@ -31,11 +31,18 @@ type judged struct {
 	Compile     gavelapi.CompileInfo  `json:"compile"`
 	Tests       []gavelapi.TestResult `json:"tests"`
 	Fault       *gavelapi.Fault       `json:"fault,omitempty"`
+	Refused     *refused              `json:"refused,omitempty"` // then it has no verdict
 	Difference  *Difference           `json:"difference,omitempty"`
 	Outputs     []gavelapi.TestOutput `json:"outputs,omitempty"`
 
 	sourceBytes int64
 	sourceFiles int
+}
+
+// refused is why a source was not judged.
+type refused struct {
+	Message string `json:"message"`
+	Hint    string `json:"hint"`
 }
 
 // Difference is where the output of a test is not what the answer says.
@@ -107,6 +114,15 @@ func (j *judged) fault(blame, message string) {
 	j.declare("SE")
 }
 
+// refuse is what is said of a source that is none.
+func (j *judged) refuse(c candidate) {
+	j.Source, j.Tests = c.name, []gavelapi.TestResult{}
+	j.Refused = &refused{Message: c.refused.Message, Hint: c.refused.Hint}
+	if c.lang != nil {
+		j.Language = c.lang.ID
+	}
+}
+
 func (j *judged) declare(verdict string) {
 	j.Verdict = verdict
 	if j.Expected != nil {
@@ -158,9 +174,11 @@ func (cmd *JudgeCmd) print(app *App, pkg *problem.Package, results []judged) err
 	if err != nil {
 		return err
 	}
-	different, faults, wrong := 0, 0, 0
+	different, faults, refusals, wrong := 0, 0, 0, 0
 	for _, r := range results {
 		switch {
+		case r.Refused != nil:
+			refusals++
 		case r.Fault != nil:
 			faults++
 		case r.AsDeclared != nil && !*r.AsDeclared:
@@ -175,6 +193,12 @@ func (cmd *JudgeCmd) print(app *App, pkg *problem.Package, results []judged) err
 	switch {
 	case faults > 0:
 		return failed("the rows marked SE say why", "%d of %d could not be judged", faults, len(results))
+	case refusals > 0:
+		code := ExitPartly
+		if refusals == len(results) {
+			code = ExitUsage
+		}
+		return &Error{Code: code, Hint: "the rows marked refused say why", Message: fmt.Sprintf("%d of %d were not judged", refusals, len(results))}
 	case different > 0:
 		return &Error{Code: ExitFailed}
 	case wrong > 0 && cmd.FailOn != "":
@@ -267,7 +291,12 @@ func (a *App) printSummary(pkg *problem.Package, results []judged) error {
 	cols := []column[judged]{
 		{name: "SOURCE", flex: 16, cell: func(j judged) cell { return text(strings.TrimPrefix(j.Source, "submissions/")) }},
 		{name: "LANGUAGE", cell: func(j judged) cell { return text(j.Language) }},
-		{name: "VERDICT", cell: func(j judged) cell { return shade(j.Verdict, verdictColor(j.Verdict)) }},
+		{name: "VERDICT", cell: func(j judged) cell {
+			if j.Refused != nil {
+				return shade("refused", red)
+			}
+			return shade(j.Verdict, verdictColor(j.Verdict))
+		}},
 	}
 	if slices.ContainsFunc(results, func(j judged) bool { return j.Expected != nil }) {
 		cols = append(cols, column[judged]{name: "DECLARED", cell: func(j judged) cell {
@@ -298,8 +327,11 @@ func (j *judged) testsRun() string {
 
 // why is the first reason against a source.
 func (j *judged) why() string {
-	if j.Fault != nil {
+	switch {
+	case j.Fault != nil:
 		return j.Fault.Blame + ": " + j.Fault.Message
+	case j.Refused != nil:
+		return j.Refused.Message
 	}
 	if j.Verdict == "CE" {
 		first, _, _ := strings.Cut(j.Compile.Log, "\n")
