@@ -23,7 +23,7 @@ func (c *doctorCmd) Run(ctx context.Context, w world) error {
 	if err != nil {
 		return err
 	}
-	checks := doctor.Run(ctx, doctor.Options{Box: true, DataDir: s.stateDir, Boxes: linuxbox.Weaknesses, Degraded: s.degraded})
+	checks := doctor.Run(ctx, doctor.Options{Box: true, DataDir: s.stateDir, DirFlag: "--state-dir", Boxes: linuxbox.Weaknesses, Degraded: s.degraded})
 	checks = append(checks, s.arbiterCheck(ctx))
 	if c.Output == "json" {
 		err = json.NewEncoder(w.out).Encode(map[string]any{"checks": checks, "worst": doctor.Worst(checks)})

@@ -8,9 +8,11 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/gavel-oj/gavel/internal/pgserver/pgbin"
@@ -47,6 +49,8 @@ type Options struct {
 	// DataDir is where the program keeps its files; "" skips these checks.
 	// It need not exist.
 	DataDir string
+	// DirFlag is the flag that chooses it, for the cures; "" is --data-dir.
+	DirFlag string
 
 	// Boxes opens boxes, weaker ones where need be, has them stop programs at
 	// their limits, closes them, and says in words what is weaker. Nil skips it.
@@ -66,6 +70,7 @@ func Run(ctx context.Context, opts Options) []Check {
 	if h == nil {
 		h = realHost()
 	}
+	dirFlag := cmp.Or(opts.DirFlag, "--data-dir")
 	var checks []Check
 	if opts.Box {
 		checks = append(checks, h.root(), h.kernel())
@@ -79,9 +84,9 @@ func Run(ctx context.Context, opts Options) []Check {
 			}
 		}
 		if opts.Boxes != nil {
-			checks = append(checks, boxes(opts))
+			checks = append(checks, h.boxes(opts, checks))
 		}
-		checks = append(checks, h.swap(), h.hugePages(), h.smt(), h.governor(), h.corePattern())
+		checks = append(checks, h.load(), h.swap(), h.hugePages(), h.smt(), h.governor(), h.corePattern())
 		checks = append(checks, h.compilers(ctx)...)
 		checks = append(checks, h.languages(ctx)...)
 	}
@@ -89,13 +94,13 @@ func Run(ctx context.Context, opts Options) []Check {
 		checks = append(checks, h.postgres(ctx, opts.Postgres), h.postgresUser())
 	}
 	if opts.DataDir != "" {
-		checks = append(checks, h.dataDir(opts.DataDir, opts.Database), h.freeDisk(opts.DataDir))
+		checks = append(checks, h.dataDir(opts.DataDir, dirFlag, opts.Database), h.freeDisk(opts.DataDir, dirFlag))
 	}
 	return append(checks, h.openFiles(opts.Box))
 }
 
-// boxes tries the real thing.
-func boxes(opts Options) Check {
+// boxes tries the real thing; before are the checks that came first.
+func (h *host) boxes(opts Options, before []Check) Check {
 	const name = "boxes"
 	weaker, err := opts.Boxes()
 	switch {
@@ -104,11 +109,21 @@ func boxes(opts Options) Check {
 	case len(weaker) == 0:
 		return ok(name, "programs were stopped at their limits")
 	}
-	fix := "run as root with writable cgroups; until then a worker starts with --allow-degraded only, and reports it"
-	if opts.Degraded {
-		fix = "run as root with writable cgroups; until then this is what the worker reports"
+	noCgroups := slices.ContainsFunc(before, func(c Check) bool { return c.Status != OK && strings.HasPrefix(c.Name, "cgroup") })
+	fix := "run as root with writable cgroups"
+	switch {
+	case h.euid != 0:
+	case noCgroups:
+		fix = "cure the lines above about cgroups"
+	default:
+		return warn(name, "give the worker what is named there, in a container its capabilities; it starts as it is, and reports this",
+			"weaker than elsewhere: %s", strings.Join(weaker, "; "))
 	}
-	return warn(name, fix, "weaker than elsewhere: %s", strings.Join(weaker, "; "))
+	until := "; until then a worker starts with --allow-degraded only, and reports it"
+	if opts.Degraded {
+		until = "; until then this is what the worker reports"
+	}
+	return warn(name, fix+until, "weaker than elsewhere: %s", strings.Join(weaker, "; "))
 }
 
 // Worst returns the gravest status: ok of none, and of what is only off.

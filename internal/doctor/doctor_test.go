@@ -36,6 +36,7 @@ func machine(t *testing.T) *host {
 		freeSpace:  func(string) (space, error) { return space{freeBytes: 50 << 30, freeInodes: 1 << 20}, nil },
 		openLimit:  func() (uint64, error) { return 1 << 20, nil },
 		lookupUser: func(name string) (int, bool) { return 101, name == "postgres" },
+		cpus:       func() int { return 2 },
 	}
 	h.file(t, "/proc/self/mountinfo", mountsV1)
 	h.file(t, "/proc/self/cgroup", selfV1)
@@ -227,6 +228,7 @@ func TestFaultIsNamedWithItsCure(t *testing.T) {
 				t.Fatal(err)
 			}
 		}, "data directory", Fail, "cannot pass through /var", "chmod o+x /var"},
+		{"loaded", func(t *testing.T, h *host) { h.file(t, "/proc/loadavg", "20.31 18.00 9.00 3/400 1234\n") }, "load", Warn, "20.31 on 2 CPUs", "a machine of its own"},
 		{"disk full", func(t *testing.T, h *host) { h.freeSpace = free(100<<20, 1<<20) }, "free disk", Fail, "100 MiB", "free some space"},
 		{"disk nearly full", func(t *testing.T, h *host) { h.freeSpace = free(1<<30, 1<<20) }, "free disk", Warn, "1024 MiB", "free some space"},
 		{"no inodes", func(t *testing.T, h *host) { h.freeSpace = free(50<<30, 7) }, "free disk", Warn, "7 inodes", "small files"},
@@ -384,6 +386,48 @@ func TestBoxesAreTriedAndWhatIsWeakerIsSaid(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// What a person is told to do must help, and harm nothing.
+func TestCuresFitTheMachine(t *testing.T) {
+	t.Parallel()
+	weaker := func() ([]string, error) { return []string{"no CAP_SYS_RESOURCE"}, nil }
+	find := func(checks []Check, name string) Check {
+		return checks[slices.IndexFunc(checks, func(c Check) bool { return c.Name == name })]
+	}
+	h := machine(t)
+	if c := find(Run(t.Context(), Options{Box: true, host: h, Boxes: weaker}), "boxes"); strings.Contains(c.Fix, "root") || strings.Contains(c.Fix, "--allow-degraded") {
+		t.Errorf("root with cgroups is told: %s", c.Fix)
+	}
+	h = machine(t)
+	h.remove(t, "/proc/self/mountinfo")
+	if c := find(Run(t.Context(), Options{Box: true, host: h, Boxes: weaker}), "boxes"); strings.Contains(c.Fix, "root") || !strings.Contains(c.Fix, "cgroups") || !strings.Contains(c.Fix, "--allow-degraded") {
+		t.Errorf("root without cgroups is told: %s", c.Fix)
+	}
+	for _, tt := range []struct {
+		euid    int
+		at, fix string
+	}{
+		{65534, "/var/lib", "make it for that user, as root: install -d -m 0700 -o 65534 /var/lib/gavel; or choose another --state-dir"},
+		{65534, "/var/lib/gavel", "let user 65534 write there, if /var/lib/gavel is for gavel alone, or choose another --state-dir"},
+		{0, "/var/lib", "mount it for writing, or choose another --state-dir"},
+	} {
+		h := &host{euid: tt.euid}
+		if got := h.dirFix("/var/lib/gavel", tt.at, "--state-dir"); got != tt.fix {
+			t.Errorf("user %d, %s: %s", tt.euid, tt.at, got)
+		}
+	}
+	h = machine(t)
+	h.freeSpace = free(1<<30, 1<<20)
+	if c := find(Run(t.Context(), Options{DataDir: "/var/lib/gavel", DirFlag: "--state-dir", host: h}), "free disk"); !strings.Contains(c.Fix, "--state-dir") {
+		t.Errorf("a worker is told: %s", c.Fix)
+	}
+	if got := cause("gcc: fatal error: cannot execute 'cc1': execvp: No such file or directory\ncompilation terminated."); !strings.Contains(got, "cc1") {
+		t.Errorf("gcc's cause: %s", got)
+	}
+	if got := cause("Traceback (most recent call last):\nModuleNotFoundError: No module named 'heapq'"); !strings.Contains(got, "heapq") {
+		t.Errorf("python's cause: %s", got)
 	}
 }
 

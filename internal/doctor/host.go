@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"os/user"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 
@@ -24,6 +25,7 @@ type host struct {
 	freeSpace  func(path string) (space, error)   // of the file system there
 	openLimit  func() (uint64, error)             // the hard limit of open files
 	lookupUser func(name string) (uid int, ok bool)
+	cpus       func() int
 }
 
 // spawn is a program to run in new namespaces, as root of the user namespace
@@ -40,7 +42,7 @@ type space struct {
 
 func realHost() *host {
 	return &host{
-		euid: os.Geteuid(), release: kernelRelease, spawn: runSpawn, freeSpace: statFree, openLimit: openFilesLimit,
+		euid: os.Geteuid(), release: kernelRelease, spawn: runSpawn, freeSpace: statFree, openLimit: openFilesLimit, cpus: runtime.NumCPU,
 		lookupUser: func(name string) (int, bool) {
 			u, err := user.Lookup(name)
 			if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -132,6 +133,17 @@ func (h *host) seccomp() Check {
 		return ok("seccomp", "filters available")
 	}
 	return fail("seccomp", "use a kernel with CONFIG_SECCOMP_FILTER", "the kernel offers no seccomp filters (found: %s)", strings.Join(actions, " "))
+}
+
+// load: who waits for a CPU reaches a wall limit sooner, and shares caches.
+func (h *host) load() Check {
+	lastMinute, _, _ := strings.Cut(h.read("/proc/loadavg"), " ")
+	load, err := strconv.ParseFloat(lastMinute, 64)
+	if cpus := h.cpus(); err == nil && load > 2*float64(cpus) {
+		return warn("load", "find with top what else runs here, and give judging a machine of its own",
+			"%s on %d CPUs: measured times and wall limits are not to be trusted", lastMinute, cpus)
+	}
+	return ok("load", "what runs has CPUs enough")
 }
 
 // swap matters when the memory controller cannot limit it: a program would be

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -103,12 +104,22 @@ func (h *host) runWith(ctx context.Context, env []string, path, stdin string, ar
 	cmd.Stdout, cmd.Stderr = &out, &out
 	if err := cmd.Run(); err != nil {
 		if text := strings.TrimSpace(out.String()); text != "" {
-			lines := strings.Split(text, "\n")
-			return "", errors.New(strings.TrimSpace(lines[len(lines)-1]))
+			return "", errors.New(cause(text))
 		}
 		return "", bare(err)
 	}
 	return out.String(), nil
+}
+
+// cause is the line that says why a program failed: the first that calls itself
+// an error, as compilers write it, else the last.
+func cause(text string) string {
+	lines := strings.Split(text, "\n")
+	at := slices.IndexFunc(lines, func(l string) bool { return strings.Contains(l, "error: ") })
+	if at < 0 {
+		at = len(lines) - 1
+	}
+	return strings.TrimSpace(lines[at])
 }
 
 func (h *host) postgres(ctx context.Context, opts pgbin.Options) Check {
