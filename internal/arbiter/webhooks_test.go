@@ -225,6 +225,13 @@ func TestAnAttemptIsMadeByOne(t *testing.T) {
 	if n := begin(term - 1); n != 0 {
 		t.Errorf("a leader of the past began %d attempts", n)
 	}
+	until(t, "the next term has begun", func() bool {
+		var now int64
+		if err := db.Pool.QueryRow(ctx, "select term from leadership").Scan(&now); err != nil {
+			t.Fatal(err)
+		}
+		return now == term+1
+	})
 	begin(term + 1) // or the arbiter itself has
 	if n := begin(term + 1); n != 0 {
 		t.Errorf("%d attempts were begun twice", n)

@@ -61,8 +61,13 @@ func TestDurationsThatCannotBe(t *testing.T) {
 				}
 				found++
 				for _, bad := range [][2]string{
-					{"-2h", "--" + f.Name}, {"0s", " must lie between "}, {"9000h", " must lie between "}, {"2", "is no duration"},
-					{"99999999h", "is no duration"}, {"2 days", "is no duration"}, {"", "is no duration"},
+					{"-2h", "--" + f.Name},
+					{"0s", " must lie between "},
+					{"9000h", " must lie between "},
+					{"2", "is no duration"},
+					{"99999999h", "is no duration"},
+					{"2 days", "is no duration"},
+					{"", "is no duration"},
 				} {
 					if bad[0] == "0s" && c.zero {
 						continue
