@@ -23,6 +23,8 @@ type built struct {
 	// program is the host path of the result; empty when there is none,
 	// because the step failed or the source itself is the program.
 	program string
+	// suspect says that the failure may be the toolchain's: no limit explains it.
+	suspect bool
 }
 
 // build runs lang's compile step in box. mounts show the sources, which are
@@ -75,12 +77,17 @@ func (e *Engine) build(ctx context.Context, box *lazyBox, lang *language.Languag
 		b.compile.Log = joinLog(why, b.compile.Log)
 	}
 	b.compile.OK = why == ""
+	b.suspect = why == failedByItself || why == crashed(res)
 	return b, nil
 }
 
+// maxAsleep is how long a compiler may wait for something that is neither a
+// CPU nor a disk. Nothing in its box gives it cause to, but its source may.
+const maxAsleep = 10 * time.Second
+
 func compileLimits(l language.CompileLimits) sandbox.Limits {
 	return sandbox.Limits{
-		CPU: l.CPU(), Wall: l.Wall(), MemoryBytes: l.MemoryBytes,
+		CPU: l.CPU(), Wall: l.Wall(), Asleep: min(maxAsleep, l.Wall()/3), MemoryBytes: l.MemoryBytes,
 		StdoutBytes: 16 * maxLogBytes, StderrBytes: 16 * maxLogBytes,
 		FileBytes: l.FileBytes + 1, // reaching it is the box's sign for "over"
 		DiskBytes: l.DiskBytes, DiskInodes: 64 << 10,
@@ -94,8 +101,18 @@ const failedByItself = "compiler reported errors"
 // fileLimitWords is how the C library calls SIGXFSZ.
 const fileLimitWords = "File size limit exceeded"
 
+func crashed(res sandbox.Result) string {
+	return fmt.Sprintf("compiler ended by signal %d", res.Signal)
+}
+
 func tooLarge(l language.CompileLimits) string {
 	return fmt.Sprintf("program or a file made while compiling is larger than %d MiB", l.FileBytes>>20)
+}
+
+// waited is the failure of a compiler that did not want to run.
+func waited(asleep time.Duration) string {
+	return fmt.Sprintf("compiler waited for %v for something that never came: what the source makes it read or do while compiling does not end",
+		asleep.Round(100*time.Millisecond))
 }
 
 // compileFailure says why a compile step failed, or nothing. A machine that is
@@ -111,6 +128,8 @@ func compileFailure(res sandbox.Result, l language.CompileLimits) (string, error
 			return fmt.Sprintf("compile time limit (%v) exceeded with %v of CPU: the compiler waited for what never came, such as a file that is a pipe", l.Wall(), res.CPU.Round(time.Millisecond)), nil
 		}
 		return fmt.Sprintf("compile time limit (%v) exceeded", l.Wall()), nil
+	case res.Fired == sandbox.LimitAsleep:
+		return waited(res.Asleep), nil
 	case res.Fired == sandbox.LimitOutput && res.StdoutBytes > 16*maxLogBytes:
 		return fmt.Sprintf("compiler printed more than %d KiB", 16*maxLogBytes>>10), nil
 	case res.Fired == sandbox.LimitOutput:
@@ -118,7 +137,7 @@ func compileFailure(res sandbox.Result, l language.CompileLimits) (string, error
 	case res.Fired != sandbox.LimitNone:
 		return "", faultf(BlameHost, nil, "compiler ended by the limit %q, which this engine does not know", res.Fired)
 	case res.Signal != 0:
-		return fmt.Sprintf("compiler ended by signal %d", res.Signal), nil
+		return crashed(res), nil
 	case res.ExitCode != 0:
 		return failedByItself, nil
 	}

@@ -210,6 +210,11 @@ func (e *Engine) buildSources(ctx context.Context, box *lazyBox, pkg *problem.Pa
 	if err != nil {
 		return nil, err
 	}
+	if b.suspect {
+		if err := e.recheck(ctx, box, lang, tools); err != nil {
+			return nil, err
+		}
+	}
 	if !b.compile.OK {
 		return nil, faultf(BlameChecker, nil, "%s does not compile: %s", c.what, b.compile.Log)
 	}

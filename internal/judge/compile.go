@@ -75,6 +75,9 @@ func (e *Engine) buildSource(ctx context.Context, box *lazyBox, lang *language.L
 		b.compile.Precompiled = true
 		return b, nil
 	}
+	if err == nil && b.compile.Fired == sandbox.LimitAsleep {
+		return b, nil // it would wait again, and longer
+	}
 	if ctx.Err() != nil {
 		return built{}, asFault(ctx, err, "compile")
 	}

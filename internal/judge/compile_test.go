@@ -49,13 +49,13 @@ func TestOnlySuccessesAreCompiledOnce(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			compiles := 0
-			p := &fakeProvider{compile: func(_ context.Context, spec *sandbox.Spec) (sandbox.Result, error) {
+			p := &fakeProvider{compile: ofSources(func(_ context.Context, spec *sandbox.Spec) (sandbox.Result, error) {
 				compiles++
 				if tt.res != nil {
 					return *tt.res, nil
 				}
 				return wellBehaved(spec)
-			}}
+			})}
 			e := newEngineWith(t, judge.Config{Provider: p, Slots: 1, CompileCacheBytes: tt.cached})
 			task := newTask(newPackage(t, "1", "1"), "c", "source")
 			first, err := e.Judge(t.Context(), task, quiet)

@@ -65,6 +65,7 @@ type Engine struct {
 	versions versionCache
 
 	toolchains toolchainCache
+	sound      soundness
 	headers    headers
 	compiled   *compileCache // nil: none
 

@@ -144,6 +144,11 @@ func (v *evaluation) compile(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	if b.suspect && !v.task.fresh { // a self-test's failure speaks for itself
+		if err := v.e.recheck(ctx, v.core.compile, v.lang, tools); err != nil {
+			return err
+		}
+	}
 	v.report.Compile = b.compile
 	name := v.lang.ProgramName()
 	v.program = sandbox.Mount{Host: b.program, Box: sandbox.ProgramDir + "/" + name}

@@ -81,11 +81,14 @@ type File struct {
 	Content *os.File
 }
 
-// Limits bounds one run. A zero value of any field but StackBytes is refused
+// Limits bounds one run. A zero value of any field but StackBytes and Asleep is refused
 // with an error: a run without a limit is always a mistake.
 type Limits struct {
-	CPU         time.Duration // summed over all threads and children
-	Wall        time.Duration
+	CPU  time.Duration // summed over all threads and children
+	Wall time.Duration
+	// Asleep ends a run of which all threads sleep, waiting neither for a CPU
+	// nor for a disk, for so long without a break; 0 does not look.
+	Asleep      time.Duration
 	MemoryBytes int64 // memory controller, swap excluded
 	StackBytes  int64 // 0 means MemoryBytes
 	StdoutBytes int64 // more ends the run with LimitOutput
@@ -134,6 +137,7 @@ const (
 	LimitWall   Limit = "wall"
 	LimitMemory Limit = "memory"
 	LimitOutput Limit = "output"
+	LimitAsleep Limit = "asleep"
 )
 
 // Result is what the kernel and the supervisor saw of one run. Times and sizes
@@ -149,7 +153,10 @@ type Result struct {
 	// was ready to run while the machine ran others; so Wall, less this, is
 	// what counts. It is 0 for runs within the plain limit. A machine that
 	// starves a program beyond all bounds is a Fault.
-	Starved     time.Duration
+	Starved time.Duration
+	// Asleep is for how much of Wall all threads were seen asleep, as
+	// Limits.Asleep means it; 0 without that limit.
+	Asleep      time.Duration
 	MemoryBytes int64 // peak by MemoryMeter
 	// OOMKills counts kills by the memory controller during this run. It
 	// decides "memory limit"; the peak alone does not, because page cache

@@ -129,6 +129,28 @@ func (s *suite) testTime(t *testing.T) {
 			t.Errorf("stdout %q, CPU %v", got.stdout, got.CPU)
 		}
 	})
+	for name, program := range map[string][]string{
+		"all sleep":                   {"/bin/sh", "-c", "sleep 600 & sleep 600"},
+		"a read that nothing ends":    {"/bin/sh", "-c", "read -r line </proc/self/fd/2"},
+		"stopped by itself":           {"/bin/sh", "-c", "kill -STOP $$"},
+		"a zombie beside the sleeper": {"/bin/sh", "-c", "true & exec sleep 600"},
+	} {
+		t.Run("asleep: "+name, func(t *testing.T) {
+			spec := limited(cpu, time.Minute)
+			spec.Argv, spec.Limits.Processes, spec.Limits.Asleep = program, 16, time.Second
+			got := s.run(t, spec)
+			got.stopped(t, sandbox.LimitAsleep)
+			if got.Asleep < time.Second {
+				t.Errorf("ended after a sleep of %v", got.Asleep)
+			}
+		})
+	}
+	t.Run("who waits for a child that works is not asleep", func(t *testing.T) {
+		spec := limited(s.pace*2*time.Second, time.Minute)
+		spec.Argv = []string{"/bin/sh", "-c", "sleep 600 & (while :; do :; done) & wait"}
+		spec.Limits.Processes, spec.Limits.Asleep = 16, time.Second
+		s.run(t, spec).stopped(t, sandbox.LimitCPU)
+	})
 	t.Run("a program that stops itself ends at the wall limit", func(t *testing.T) {
 		s.run(t, limited(time.Minute, 200*time.Millisecond, "self_stop")).ended(t, 0, int(syscall.SIGKILL), sandbox.LimitWall)
 	})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 
 	"github.com/gavel-oj/gavel/internal/sandbox"
 )
@@ -133,6 +134,7 @@ type hostRun struct {
 	copies         []int      // of the caller's descriptors
 	stdout, stderr *collector // stdout is nil when it is the caller's descriptor
 	broken         string     // not empty: why the slot must be replaced
+	asleep         time.Duration
 }
 
 func (r *hostRun) run(ctx context.Context) (sandbox.Result, error) {
@@ -155,12 +157,14 @@ func (r *hostRun) run(ctx context.Context) (sandbox.Result, error) {
 		r.spec.Started()
 	}
 	defer r.listen()()
+	wake := r.watchSleep()
 	asked := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(asked)
 		r.askKill(causeCancel)
 	})
 	out, got, err := r.await((1+maxCredit)*req.wall + 2*endGrace)
+	wake()
 	if !stop() {
 		<-asked // or it could meet the next run
 	}

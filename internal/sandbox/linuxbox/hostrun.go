@@ -185,7 +185,7 @@ func (r *hostRun) result(ctx context.Context, out *outcome, files []*os.File) (r
 	}
 	res = sandbox.Result{
 		ExitCode: out.exitCode, Signal: out.signal,
-		CPU: out.cpu, Wall: out.wall, Starved: out.starved,
+		CPU: out.cpu, Wall: out.wall, Starved: out.starved, Asleep: r.asleep,
 		MemoryBytes: seen.peakBytes, MemoryMeter: r.slot.p.info.MemoryMeter,
 		OOMKills: seen.oomKills, ProcessLimitHit: seen.forkFails > 0,
 	}
@@ -233,6 +233,8 @@ func (r *hostRun) fired(out *outcome, seen readings, res *sandbox.Result) sandbo
 		return sandbox.LimitMemory
 	case causeOutput:
 		return sandbox.LimitOutput
+	case causeAsleep:
+		return sandbox.LimitAsleep
 	}
 	l := &r.spec.Limits
 	switch {

@@ -106,6 +106,9 @@ func checkLimits(l *sandbox.Limits) error {
 			return fmt.Errorf("spec: limit %s is %d, a run without a limit is refused", f.name, f.value)
 		}
 	}
+	if l.Asleep < 0 {
+		return fmt.Errorf("spec: limit Asleep is %v", l.Asleep)
+	}
 	if l.StackBytes < 0 {
 		return fmt.Errorf("spec: limit StackBytes is %d", l.StackBytes)
 	}

@@ -35,6 +35,7 @@ const (
 	causeMemory
 	causeOutput
 	causeCancel
+	causeAsleep
 )
 
 type copyReq struct {

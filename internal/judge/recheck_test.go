@@ -1,0 +1,159 @@
+package judge_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gavel-oj/gavel/internal/judge"
+	"github.com/gavel-oj/gavel/internal/language"
+	"github.com/gavel-oj/gavel/internal/sandbox"
+	"github.com/gavel-oj/gavel/internal/verdict"
+)
+
+// halfBroken plays a compiler that refuses sources with the word "wrong", and
+// while it is broken all.
+type halfBroken struct {
+	broken atomic.Bool
+	checks atomic.Int64 // of the self-test program
+}
+
+func (c *halfBroken) compile(_ context.Context, spec *sandbox.Spec) (sandbox.Result, error) {
+	if isSelfTest(spec) {
+		c.checks.Add(1)
+	}
+	text, _ := os.ReadFile(spec.Mounts[0].Host) // a checker's is a directory
+	if c.broken.Load() || strings.Contains(string(text), "wrong") {
+		_, err := spec.Stderr.Write([]byte("cannot execute 'as'"))
+		return sandbox.Result{ExitCode: 1}, err
+	}
+	return wellBehaved(spec)
+}
+
+func TestACompileErrorOfAHalfBrokenToolchainIsAFault(t *testing.T) {
+	t.Parallel()
+	c := &halfBroken{}
+	clock := &laterClock{}
+	e := newEngineWith(t, judge.Config{Provider: &fakeProvider{compile: c.compile}, Slots: 4, Clock: clock})
+	pkg := newPackage(t, "1", "1")
+	judged := func(source string) (*judge.Report, error) {
+		return e.Judge(t.Context(), newTask(pkg, "c", source), quiet)
+	}
+	wrong := func() {
+		t.Helper()
+		if r, err := judged("wrong"); err != nil || r.Verdict != verdict.CE {
+			t.Errorf("%+v, %v", r, err)
+		}
+	}
+	if r, err := judged("right"); err != nil || r.Verdict != verdict.AC || c.checks.Load() != 0 {
+		t.Errorf("%+v, %v, %d checks", r, err, c.checks.Load())
+	}
+	var wg sync.WaitGroup
+	for range 20 {
+		wg.Go(wrong)
+	}
+	wg.Wait()
+	if n := c.checks.Load(); n != 1 {
+		t.Errorf("%d checks for twenty compile errors in a moment, want 1", n)
+	}
+	clock.ahead.Add(int64(time.Hour))
+	wrong()
+	if n := c.checks.Load(); n != 2 {
+		t.Errorf("%d checks an hour later, want 2", n)
+	}
+	clock.ahead.Add(int64(time.Hour))
+	c.broken.Store(true)
+	for _, source := range []string{"another right", "wrong"} {
+		_, err := judged(source)
+		if f := wantFault(t, err, judge.BlameToolchain); !strings.Contains(f.Error(), "cannot execute 'as'") {
+			t.Errorf("fault %v does not say what the compiler said", f)
+		}
+	}
+	_, err := e.Judge(t.Context(), newTask(customPackage(t, "c", nil, files{"checker/check.c": "right as well"}), "c", "right"), quiet)
+	wantFault(t, err, judge.BlameToolchain) // and not of the package's checker
+	c.broken.Store(false)
+	wrong()
+}
+
+// TestACompilerThatBreaksAfterItsSelfTestIsTheToolchainsFault gives a real
+// compiler an assembler that does not work, in a small file system that covers
+// a directory of the system.
+func TestACompilerThatBreaksAfterItsSelfTestIsTheToolchainsFault(t *testing.T) {
+	if !inOwnMounts(t) {
+		return
+	}
+	const dir = "/usr/share/doc" // boxes show all below /usr
+	if err := unix.Mount("compiler", dir, "tmpfs", 0, "mode=0755"); err != nil {
+		t.Fatal(err)
+	}
+	compiler, as := filepath.Join(dir, "cc"), filepath.Join(dir, "as")
+	if err := os.WriteFile(compiler, []byte("#!/bin/sh\nexec /usr/bin/gcc -B"+dir+"/ \"$@\"\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	c := strings.ReplaceAll(readFile(t, "../language/data/c.yaml"), "/usr/bin/gcc", compiler)
+	languages, err := language.Load(fstest.MapFS{"c.yaml": {Data: []byte(c)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := newEngineWith(t, judge.Config{Provider: realProvider(t), Slots: 1, Languages: languages})
+	judged := func(source string) (*judge.Report, error) {
+		return e.Judge(t.Context(), newTask(newPackage(t, "1 2", "3"), "c", source), quiet)
+	}
+	if r, err := judged(cSum); err != nil || r.Verdict != verdict.AC {
+		t.Fatalf("before: %+v, %v", r, err)
+	}
+	if err := os.WriteFile(as, []byte("#!/bin/sh\necho no assembler >&2\nexit 1\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	r, err := judged(cSum + "// without")
+	if r != nil {
+		t.Fatalf("a report: %+v", r)
+	}
+	if f := wantFault(t, err, judge.BlameToolchain); !strings.Contains(f.Error(), "no assembler") {
+		t.Errorf("fault %v does not say what the compiler said", f)
+	}
+	if err := os.Remove(as); err != nil {
+		t.Fatal(err)
+	}
+	if r, err := judged(cSum + "// again"); err != nil || r.Verdict != verdict.AC {
+		t.Errorf("when it is back: %+v, %v", r, err)
+	}
+	if r, err := judged("int main(void) { return x; }"); err != nil || r.Verdict != verdict.CE {
+		t.Errorf("a wrong source: %+v, %v", r, err)
+	}
+}
+
+// TestASourceThatMakesTheCompilerWaitIsACompileError holds on a machine that is
+// busy, too: the compiler is asleep there as well.
+func TestASourceThatMakesTheCompilerWaitIsACompileError(t *testing.T) {
+	// Shorter limits, so that most sources do not take ten seconds.
+	c := strings.ReplaceAll(readFile(t, "../language/data/c.yaml"), "wall_ms: 30000", "wall_ms: 10000")
+	cpp := readFile(t, "../language/data/cpp17.yaml")
+	languages, err := language.Load(fstest.MapFS{"c.yaml": {Data: []byte(c)}, "cpp17.yaml": {Data: []byte(cpp)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := newEngineWith(t, judge.Config{Provider: realProvider(t), Slots: 1, Languages: languages})
+	for _, source := range []struct{ lang, text string }{
+		{"c", "#include \"/proc/self/fd/2\"\nint main(void) {}\n"},
+		{"c", "asm(\".include \\\"/proc/self/fd/2\\\"\");\nint main(void) {}\n"},
+		{"cpp17", "#include \"/proc/self/fd/1\"\nint main() {}\n"},
+	} {
+		r, err := e.Judge(t.Context(), newTask(newPackage(t, "1 2", "3"), source.lang, source.text), quiet)
+		if err != nil {
+			t.Errorf("%q: %v", source.text, err)
+			continue
+		}
+		if r.Verdict != verdict.CE || r.Compile.Fired != sandbox.LimitAsleep || !strings.Contains(r.Compile.Log, "waited for") {
+			t.Errorf("%q: %s, %+v", source.text, r.Verdict, r.Compile)
+		}
+	}
+}
