@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -142,7 +143,8 @@ func noRedirects(h *http.Client) *http.Client {
 type Unreachable struct {
 	Op     string // "claim", "submission create", …
 	URL    string
-	Status int // when something other than gavel answered, e.g. a proxy's 502
+	From   string // who was asked; "" is the arbiter
+	Status int    // when something other than gavel answered, e.g. a proxy's 502
 	// RetryAfter is what that answer asked for, or 0.
 	RetryAfter time.Duration
 	Err        error
@@ -155,7 +157,7 @@ func (e *Unreachable) Error() string {
 	if e.URL != "" {
 		at = " at " + e.URL
 	}
-	return fmt.Sprintf("%s: no answer from the arbiter%s: %v", e.Op, at, e.Err)
+	return fmt.Sprintf("%s: no answer from %s%s: %v", e.Op, cmp.Or(e.From, "the arbiter"), at, e.Err)
 }
 
 func (e *Unreachable) Unwrap() error { return e.Err }

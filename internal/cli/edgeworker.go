@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
+
 	"github.com/gavel-oj/gavel/client"
 	"github.com/gavel-oj/gavel/internal/agent"
 	"github.com/gavel-oj/gavel/internal/apperr"
@@ -107,6 +109,12 @@ func (c *EdgeWorkerCmd) packages(a *App) (edge.Packages, func(), error) {
 }
 
 func (c *EdgeWorkerCmd) work(a *App, packages edge.Packages, state *worker.State, log *slog.Logger) (err error) {
+	// First, because to prove the languages takes a while.
+	db, calls, err := c.reach(a.Ctx, packages, log)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
 	machine, err := agent.Open(a.Ctx, agent.Settings{
 		Slots: c.Slots, ScratchDir: c.ScratchDir, MemoryBytes: judge.DefaultMemoryBudget(), Logger: log,
 	})
@@ -114,17 +122,6 @@ func (c *EdgeWorkerCmd) work(a *App, packages edge.Packages, state *worker.State
 		return err
 	}
 	defer func() { err = errors.Join(err, machine.Close()) }()
-	db, err := c.open(a.Ctx, log)
-	if err != nil {
-		return err
-	}
-	defer db.Close()
-	calls, err := edge.New(edge.Config{
-		DB: db, Name: c.Name, Pool: c.Pool, Rank: c.Rank, Poll: c.Poll, Packages: packages, Clock: clock.System{}, Logger: log,
-	})
-	if err != nil {
-		return err
-	}
 	keeping, stop := context.WithCancel(a.Ctx)
 	var sweep sync.WaitGroup
 	sweep.Go(func() { calls.Keep(keeping) })
@@ -133,19 +130,63 @@ func (c *EdgeWorkerCmd) work(a *App, packages edge.Packages, state *worker.State
 		func(w *worker.Worker) error { return w.Run(a.Ctx) })
 }
 
-// open connects; a database that is not there yet is waited for.
-func (c *EdgeWorkerCmd) open(ctx context.Context, log *slog.Logger) (*store.DB, error) {
+// reach connects and makes the worker known. A server that cannot be reached is
+// waited for; what else is the matter does not pass by waiting.
+func (c *EdgeWorkerCmd) reach(ctx context.Context, packages edge.Packages, log *slog.Logger) (*store.DB, *edge.Client, error) {
 	pause := client.NewPause(500*time.Millisecond, 15*time.Second)
 	for {
-		// One for the claim, one for the sweep, the rest for heartbeats and results.
-		db, err := store.Open(ctx, c.DatabaseURL, store.Options{MaxConns: 4, AppName: "gavel-edge:" + c.Name, Role: store.EdgeRole})
-		if err == nil || apperr.CodeOf(err) != apperr.Unavailable || ctx.Err() != nil {
-			return db, err
+		db, calls, err := c.tryReach(ctx, packages, log)
+		if err == nil || ctx.Err() != nil || !worthWaiting(err) {
+			return db, calls, err
 		}
 		wait := pause.Next(nil)
-		log.Warn("the database is not there yet", "error", err, "wait_ms", wait.Milliseconds())
+		log.Warn("the database cannot be reached yet", "error", err, "wait_ms", wait.Milliseconds())
 		if err := client.Sleep(ctx, wait); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
+}
+
+func (c *EdgeWorkerCmd) tryReach(ctx context.Context, packages edge.Packages, log *slog.Logger) (*store.DB, *edge.Client, error) {
+	// One for the claim, one for the sweep, the rest for heartbeats and results.
+	db, err := store.Open(ctx, c.DatabaseURL, store.Options{MaxConns: 4, AppName: "gavel-edge:" + c.Name, Role: store.EdgeRole})
+	if err != nil {
+		return nil, nil, noEntry(err)
+	}
+	calls, err := edge.New(edge.Config{
+		DB: db, Name: c.Name, Pool: c.Pool, Rank: c.Rank, Poll: c.Poll, Packages: packages, Clock: clock.System{}, Logger: log,
+	})
+	if err == nil {
+		err = calls.Check(ctx)
+	}
+	if err != nil {
+		db.Close()
+		return nil, nil, err
+	}
+	return db, calls, nil
+}
+
+// noEntry gives the refusals of a server that was reached the codes that they
+// have elsewhere.
+func noEntry(err error) error {
+	refused, ok := errors.AsType[*pgconn.PgError](err)
+	e, explained := errors.AsType[*apperr.Error](err)
+	if !ok || !explained {
+		return err
+	}
+	code := e.Code
+	switch refused.Code {
+	case "28P01", "28000", "42501":
+		code = apperr.Forbidden
+	case "3D000":
+		code = apperr.NotFound
+	}
+	return apperr.Wrap(e.Err, code, e.Hint, "%s", e.Message)
+}
+
+func worthWaiting(err error) bool {
+	if _, away := errors.AsType[*client.Unreachable](err); !away && apperr.CodeOf(err) != apperr.Unavailable {
+		return false
+	}
+	return store.IsUnavailable(err)
 }

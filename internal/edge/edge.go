@@ -99,7 +99,7 @@ func (c *Client) ask(ctx context.Context, op string, q query, request, answer an
 		return c.refusal(ctx, op, err)
 	}
 	if err := json.Unmarshal(got, answer); err != nil {
-		return &client.Unreachable{Op: op, URL: "the database", Err: fmt.Errorf("its answer cannot be read: %w", err)}
+		return &client.Unreachable{Op: op, From: "the database", Err: fmt.Errorf("its answer cannot be read: %w", err)}
 	}
 	return nil
 }
@@ -121,7 +121,7 @@ func (c *Client) refusal(ctx context.Context, op string, err error) error {
 	if ok && (pg.Code == "42501" || pg.Code == "42883") {
 		err = fmt.Errorf("the login may not do what an edge worker does; was it made a member of %s, and the database migrated? %w", store.EdgeRole, err)
 	}
-	return &client.Unreachable{Op: op, URL: "the database", Err: err}
+	return &client.Unreachable{Op: op, From: "the database", Err: err}
 }
 
 // me is what every request says of its sender.

@@ -82,15 +82,20 @@ func newFleet(t *testing.T) *fleet {
 	_ = provider.Close()
 	dir := t.TempDir()
 	f := &fleet{bin: filepath.Join(dir, "gavel"), packages: filepath.Join(dir, "data", "blobs", "packages")}
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", f.bin, "./cmd/gavel")
-	build.Dir = "../.."
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	buildGavel(t, f.bin)
 	url := storetest.DB(t)
 	f.importEcho(t, url, dir)
 	f.stand = standOnly(t, url)
 	return f
+}
+
+func buildGavel(t *testing.T, to string) {
+	t.Helper()
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", to, "./cmd/gavel")
+	build.Dir = "../.."
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
 }
 
 // importEcho imports with an arbiter that is gone afterwards: these tests are

@@ -81,8 +81,8 @@ func (w *Worker) claimLoop(ctx context.Context) {
 			w.state.refused()
 			wait = pause.Next(err)
 			w.nag.on("conflict", func(lasting time.Duration) {
-				w.log.Error("another live process uses this worker's token; claiming again until it is gone. "+
-					"Each worker needs a token of its own", "error", err, "lasting_ms", lasting.Milliseconds())
+				w.log.Error("another live process works as this worker; claiming again until it is gone. "+
+					"Each worker needs a name of its own, and a token of its own", "error", err, "lasting_ms", lasting.Milliseconds())
 			})
 		default:
 			wait = pause.Next(err)

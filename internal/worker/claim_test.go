@@ -322,7 +322,7 @@ func TestSecondProcessElsewhereWithTheSameTokenWaits(t *testing.T) {
 		arb.Await(t, time.Minute, "first claim", func() bool { return arb.Count("claim") == 1 })
 		second := newRig(t, arb, takes(time.Second), nil).start()
 		sleep(t, 5*time.Minute)
-		if n := second.logs.count("another live process uses this worker's token"); n < 4 || n > 6 {
+		if n := second.logs.count("another live process works as this worker"); n < 4 || n > 6 {
 			t.Errorf("said %d times in five minutes", n)
 		}
 		if _, err := first.stop(); err != nil {
