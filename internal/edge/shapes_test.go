@@ -89,7 +89,12 @@ var (
 	}
 	replacements = append(append([]any{
 		nil, true, false, 1.5, json.Number("9223372036854775808"), json.Number("1e30"),
-		[]any{}, []any{nil}, []any{5}, map[string]any{}, map[string]any{"a": 2}, map[string]any{"message": "x", "blame": 5},
+		[]any{},
+		[]any{nil},
+		[]any{5},
+		map[string]any{},
+		map[string]any{"a": 2},
+		map[string]any{"message": "x", "blame": 5},
 	}, numbers...), texts...)
 )
 

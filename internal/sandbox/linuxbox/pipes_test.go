@@ -22,7 +22,10 @@ func TestAPipeThatAProgramChangedIsNotTheNextOnes(t *testing.T) {
 	for _, run := range []struct{ script, want string }{
 		{show, plain},
 		{"dd if=/dev/null oflag=nonblock 2>/dev/null; dd if=/dev/null oflag=nonblock >&2 2>/dev/null; " + show, nonBlocking},
-		{show, plain}, {show, plain}, {show, plain}, {show, plain},
+		{show, plain},
+		{show, plain},
+		{show, plain},
+		{show, plain},
 	} {
 		var out strings.Builder
 		spec := shell(run.script)
