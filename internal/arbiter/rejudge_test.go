@@ -307,6 +307,64 @@ func TestFiltersByWhatDoesNotExistAreRefused(t *testing.T) {
 	}
 }
 
+// A rejudge may select what was never judged. To cancel it must not take that
+// first judging away; what an operator had cancelled before stays cancelled.
+func TestACancelledRejudgeLeavesFirstJudgingsToBeDone(t *testing.T) {
+	for _, leased := range []bool{false, true} {
+		t.Run(fmt.Sprintf("leased %t", leased), func(t *testing.T) {
+			s := newStand(t, quick)
+			judged, gone, first := s.submit("c"), s.submit("c"), s.submit("c")
+			w := s.worker("w", 1, "c")
+			w.judge("AC")
+			s.cancel(gone.ID)
+			r := s.rejudge(gavelapi.RejudgeFilter{Problem: "p"}, "later")
+			if r.Total != 3 {
+				t.Fatalf("in the rejudge: %s", asJSON(r))
+			}
+			leases := map[int64]gavelapi.Lease{}
+			if leased {
+				w = s.worker("three", 3, "c")
+				for len(leases) < 3 {
+					granted, err := w.tryClaim(10 * time.Second)
+					if err != nil {
+						t.Fatal(err)
+					}
+					for _, l := range granted {
+						leases[l.SubmissionID] = l
+					}
+				}
+			}
+			if _, err := s.CancelRejudge(t.Context(), s.admin, r.ID, "mistake"); err != nil {
+				t.Fatal(err)
+			}
+			if n := s.number("select count(*) from jobs"); n != 1 {
+				t.Errorf("%d jobs are open, want that of the first judging alone", n)
+			}
+			if got := s.read(gone.ID); got.State != gavelapi.StateCancelled {
+				t.Errorf("what was cancelled before: %s", asJSON(got))
+			}
+			if got := s.read(judged.ID); got.State != gavelapi.StateDone || got.Verdict != "AC" {
+				t.Errorf("what was judged before: %s", asJSON(got))
+			}
+			if got := s.read(first.ID); gavelapi.Final(got.State) {
+				t.Fatalf("the first judging ended with the rejudge: %s", asJSON(got))
+			}
+			if leased {
+				w.report(leases[first.ID].LeaseToken, verdictReport("WA"))
+			} else {
+				w.judge("WA")
+			}
+			if got := s.read(first.ID); got.State != gavelapi.StateDone || got.Verdict != "WA" {
+				t.Errorf("the first judging: %s", asJSON(got))
+			}
+			again, err := s.StartRejudge(t.Context(), s.admin, gavelapi.NewRejudge{Filter: gavelapi.RejudgeFilter{Submissions: []int64{first.ID}}, Reason: "again"})
+			if err != nil || again.Total != 1 {
+				t.Errorf("rejudged again: %s, %v", asJSON(again), err)
+			}
+		})
+	}
+}
+
 func TestSubmissionsThatDoNotExistAreLeftOutByName(t *testing.T) {
 	s := newStand(t, quick)
 	w := s.worker("w", 1, "c")

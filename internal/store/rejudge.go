@@ -224,7 +224,8 @@ func (db *DB) Apply(ctx context.Context, rejudgeID int64, submissions []int64, a
 }
 
 // CancelRejudge ends what is open in a rejudge; what was judged stays readable
-// but can no longer be applied. Repeating it changes nothing.
+// but can no longer be applied. Submissions that had no verdict yet when the
+// rejudge began are judged all the same. Repeating it changes nothing.
 func (db *DB) CancelRejudge(ctx context.Context, rejudgeID int64, audit *storedb.InsertAuditParams) (ended []*storedb.CancelRejudgeJobsRow, err error) {
 	err = db.InTx(ctx, func(tx pgx.Tx) error {
 		r, err := db.Q.LockRejudge(ctx, tx, rejudgeID)

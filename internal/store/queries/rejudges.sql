@@ -8,12 +8,13 @@ returning id, created_at;
 -- whether its language still exists, is decided by the caller.
 select s.id, s.problem_id, s.language, s.submitter, s.current_judging_id, p.name as problem, p.package_digest,
        g.state as judging_state, g.package_digest as judged_digest,
-       coalesce(o.rejudge_id, 0)::bigint as open_rejudge_id
+       coalesce(r.id, 0)::bigint as open_rejudge_id
   from submissions s
   join problems p on p.id = s.problem_id
   join judgings g on g.id = s.current_judging_id
   left join jobs j on j.submission_id = s.id
   left join judgings o on o.id = j.judging_id
+  left join rejudges r on r.id = o.rejudge_id and r.state = 'running' -- a cancelled one may have left it a first judging
  where (cardinality(@ids::bigint[]) = 0 or s.id = any(@ids::bigint[]))
    and (sqlc.narg(problem)::text is null or p.name = sqlc.narg(problem))
    and (sqlc.narg(submitter)::text is null or s.submitter = sqlc.narg(submitter))
@@ -155,9 +156,13 @@ select from jobs j join judgings g on g.id = j.judging_id
  where g.rejudge_id = sqlc.arg(rejudge_id)::bigint order by j.id for update of j;
 
 -- name: CancelRejudgeJobs :many
--- Cancels what is still open in a rejudge, each row once.
+-- Cancels what is still open in a rejudge, each row once. What the rejudge
+-- itself superseded before it had a verdict (its judging ended in the very
+-- transaction that made this one) has nothing to go back to: it goes on.
 with ended as (
-  delete from jobs j using judgings g where g.id = j.judging_id and g.rejudge_id = sqlc.arg(rejudge_id)::bigint
+  delete from jobs j using judgings g join judgings o on o.id = g.previous_judging_id
+   where g.id = j.judging_id and g.rejudge_id = sqlc.arg(rejudge_id)::bigint
+     and not (o.state = 'cancelled' and o.finished_at = g.created_at)
   returning j.id, j.lease_gen, j.judging_id, j.submission_id
 ), judged as (
   update judgings g set state = 'cancelled', finished_at = now()

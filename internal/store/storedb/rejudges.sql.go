@@ -62,7 +62,9 @@ func (q *Queries) CancelRejudge(ctx context.Context, db DBTX, id int64) (int64, 
 
 const cancelRejudgeJobs = `-- name: CancelRejudgeJobs :many
 with ended as (
-  delete from jobs j using judgings g where g.id = j.judging_id and g.rejudge_id = $1::bigint
+  delete from jobs j using judgings g join judgings o on o.id = g.previous_judging_id
+   where g.id = j.judging_id and g.rejudge_id = $1::bigint
+     and not (o.state = 'cancelled' and o.finished_at = g.created_at)
   returning j.id, j.lease_gen, j.judging_id, j.submission_id
 ), judged as (
   update judgings g set state = 'cancelled', finished_at = now()
@@ -84,7 +86,9 @@ type CancelRejudgeJobsRow struct {
 	Attempts     int64
 }
 
-// Cancels what is still open in a rejudge, each row once.
+// Cancels what is still open in a rejudge, each row once. What the rejudge
+// itself superseded before it had a verdict (its judging ended in the very
+// transaction that made this one) has nothing to go back to: it goes on.
 func (q *Queries) CancelRejudgeJobs(ctx context.Context, db DBTX, rejudgeID int64) ([]*CancelRejudgeJobsRow, error) {
 	rows, err := db.Query(ctx, cancelRejudgeJobs, rejudgeID)
 	if err != nil {
@@ -435,12 +439,13 @@ func (q *Queries) LockRejudge(ctx context.Context, db DBTX, id int64) (*Rejudge,
 const lockRejudgeCandidates = `-- name: LockRejudgeCandidates :many
 select s.id, s.problem_id, s.language, s.submitter, s.current_judging_id, p.name as problem, p.package_digest,
        g.state as judging_state, g.package_digest as judged_digest,
-       coalesce(o.rejudge_id, 0)::bigint as open_rejudge_id
+       coalesce(r.id, 0)::bigint as open_rejudge_id
   from submissions s
   join problems p on p.id = s.problem_id
   join judgings g on g.id = s.current_judging_id
   left join jobs j on j.submission_id = s.id
   left join judgings o on o.id = j.judging_id
+  left join rejudges r on r.id = o.rejudge_id and r.state = 'running' -- a cancelled one may have left it a first judging
  where (cardinality($1::bigint[]) = 0 or s.id = any($1::bigint[]))
    and ($2::text is null or p.name = $2)
    and ($3::text is null or s.submitter = $3)
