@@ -108,11 +108,12 @@ func (b *Board) reason(s *shape, c census, where func() posts) (Cause, string) {
 	case b.overBudget(s):
 		return OverBudget, fmt.Sprintf("its rejudge has %d jobs at work, as many as it may at once", b.batch[s.batch])
 	}
-	return Queued, where().words(c.able)
+	p := where()
+	return Queued, p.words(c.able)
 }
 
 // words says what those that are able do.
-func (p posts) words(able int) string {
+func (p *posts) words(able int) string {
 	busy := able - p.free - p.quiet
 	for _, n := range p.refused {
 		busy -= n

@@ -191,7 +191,7 @@ func (b *badInput) send(method, path string, body []byte) (status int, p gavelap
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Gavel-Protocol", "1")
 	req.Header.Set("Authorization", "Bearer "+b.token(path))
-	resp, err := http.DefaultClient.Do(req) //nolint:forbidigo // a test of its own
+	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		b.t.Fatalf("%s %s %.200s: %v", method, path, body, err)
 	}
@@ -246,7 +246,7 @@ func TestEveryEndpointRefusesBadInputByName(t *testing.T) {
 		}
 		return admin
 	}}
-	resp, err := http.Get(srv.URL() + "/openapi.json") //nolint:forbidigo,noctx // a test of its own
+	resp, err := http.Get(srv.URL() + "/openapi.json")
 	if err != nil {
 		t.Fatal(err)
 	}
