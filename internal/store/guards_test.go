@@ -3,6 +3,7 @@ package store_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -35,6 +36,9 @@ func TestASessionThatStopsInATransactionIsEndedAfterSixSeconds(t *testing.T) {
 		}
 		if pgCode(err) != "55P03" {
 			t.Fatalf("waiting for the lock ended with %v", err)
+		}
+		if why, hint := store.WhyUnavailable(err); !strings.Contains(why, "another transaction") || !strings.Contains(hint, "pg_stat_activity") {
+			t.Errorf("of a lock that is held it is said: %s; %s", why, hint)
 		}
 		if refused++; refused > 2 {
 			t.Fatal("the lock is held for ever")

@@ -14,6 +14,7 @@ const (
 	codeDiskFull = "53100"
 	codeReadOnly = "25006"
 	codeNoMemory = "53200"
+	codeLocked   = "55P03"
 )
 
 // IsUnavailable says whether err means that the database could not be asked or
@@ -46,6 +47,10 @@ func WhyUnavailable(err error) (why, hint string) {
 		return "the database takes no writes", "is it a replica, or set to read only? point the database URL at the one that takes writes"
 	case pg.Code == codeNoMemory:
 		return "the database is out of memory", "give PostgreSQL's machine more memory, or lower its max_connections and work_mem"
+	case pg.Code == codeLocked:
+		return "another transaction holds what this needs", "try again; if it stays so, somebody has left one open: " +
+			"select pid, usename, application_name, xact_start from pg_stat_activity where xact_start < now() - interval '5 s' order by xact_start " +
+			"tells whose, and a superuser ends it with select pg_terminate_backend(pid)"
 	}
 	return "the database is not available", "try again in a moment"
 }
