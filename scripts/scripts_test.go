@@ -83,7 +83,7 @@ func TestDepsSaysInOneLineWhatIsMissing(t *testing.T) {
 			"installing forbidden", path(t, with(), fakes(map[string]string{"apt-get": "echo apt-get ran; exit 1"})),
 			[]string{"GAVEL_NO_INSTALL=1"},
 			"ci", 1,
-			[]string{"missing: ", "user-mode-linux make (GAVEL_NO_INSTALL is set)", "run: sudo apt-get install "},
+			[]string{"missing: ", "user-mode-linux make ", " (GAVEL_NO_INSTALL is set)", "run: sudo apt-get install "},
 		},
 		{
 			"neither root nor sudo", path(t, with(), fakes(map[string]string{"apt-get": "echo apt-get ran; exit 1"})), nil, "ci", 1,
@@ -132,7 +132,7 @@ func TestDepsInstallsOnlyWhatIsMissing(t *testing.T) {
 	}
 	log := filepath.Join(t.TempDir(), "log")
 	dir := path(t, []string{"bash", "env", "dirname", "head", "sort", "uname", "mktemp", "rm", "make", "tail"}, map[string]string{
-		"go": "echo go1.26.8", "id": "echo 0", "promtool": "",
+		"go": "echo go1.26.8", "id": "echo 0", "promtool": "", "ssh": "",
 		"apt-get": `echo "$@" >>"$LOG"; case "$*" in *" install "*) echo >"$BIN/linux.uml"; chmod() { /bin/chmod "$@"; }; chmod +x "$BIN/linux.uml";; esac`,
 	})
 	env := []string{"PATH=" + dir, "BIN=" + dir, "LOG=" + log}
@@ -160,7 +160,7 @@ func TestDepsUnpacksPromtoolAndInstallsNothing(t *testing.T) {
 	}
 	write(t, filepath.Join(dir, "scripts", "deps"), string(text))
 	tools := path(t, []string{"bash", "env", "dirname", "head", "sort", "uname", "mktemp", "rm", "make", "tail", "tar", "mkdir", "mv"}, map[string]string{
-		"go": "echo go1.26.8", "id": "echo 0", "linux.uml": "",
+		"go": "echo go1.26.8", "id": "echo 0", "linux.uml": "", "ssh": "",
 		"apt-get":  `echo "$@" >>"$LOG"; case "$*" in *" download "*) echo package >prometheus_1_amd64.deb ;; esac`,
 		"dpkg-deb": `[ "$(<"$2")" = package ] && mkdir -p p/usr/bin && echo the tool >p/usr/bin/promtool && tar -c -C p --mode=755 ./usr`,
 	})
