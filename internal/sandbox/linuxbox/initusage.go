@@ -13,28 +13,33 @@ func (r *initRun) zero() (err error) {
 	if r.oomBase, err = r.meter.readOOM(); err != nil {
 		return err
 	}
-	if r.cpuBase, err = r.meter.readCPU(); err != nil {
-		return err
-	}
-	r.ownBase = threadCPU()
-	return nil
+	return r.zeroCPU()
+}
+
+func (r *initRun) zeroCPU() (err error) {
+	r.ownBase = threadCPU() // before the group's, as in usedCPU
+	r.cpuBase, err = r.meter.readCPU()
+	return err
 }
 
 // usedCPU is the program's CPU time. On v1 this thread is in the same cgroup,
-// so its own work is in the figure and has to come off.
+// so its own work is in the figure and has to come off. Its own clock is read
+// first: that has the kernel charge the group with the work up to now. The other
+// way round the group lacks what came since the last tick, which would be taken
+// off all the same.
 func (r *initRun) usedCPU() (time.Duration, error) {
 	if r.poll != nil {
 		return r.poll.look(), nil
+	}
+	var own time.Duration
+	if r.meter.ownCPU {
+		own = threadCPU() - r.ownBase
 	}
 	now, err := r.meter.readCPU()
 	if err != nil {
 		return 0, err
 	}
-	used := now - r.cpuBase
-	if r.meter.ownCPU {
-		used -= threadCPU() - r.ownBase
-	}
-	return max(used, 0), nil
+	return max(now-r.cpuBase-own, 0), nil
 }
 
 // memoryKills counts kills of the memory controller, or 1 above oomBase when
