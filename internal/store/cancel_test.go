@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/gavel-oj/gavel/internal/lease"
 	"github.com/gavel-oj/gavel/internal/store"
 	"github.com/gavel-oj/gavel/internal/store/storedb"
 )
@@ -54,7 +55,11 @@ func TestWhatEndsAJobEndsTheAttemptThatItIsJustGivenTo(t *testing.T) {
 			return s.JobID, func() error { rejudge(f, s.SubmissionID); return nil }
 		},
 		"a rejudge is cancelled": func(f *fixture) (int64, func() error) {
-			made := rejudge(f, f.submit().SubmissionID)
+			s, token := f.submit(), uuid.New() // judged: a first judging would go on
+			if !f.do(s, lease.Grant, 0, token) || !f.do(s, lease.Result, 0, token) {
+				f.t.Fatal("not judged")
+			}
+			made := rejudge(f, s.SubmissionID)
 			return made.Jobs[0].ID, func() error { _, err := f.CancelRejudge(f.t.Context(), made.RejudgeID, nil); return err }
 		},
 		"a newer package is imported": func(f *fixture) (int64, func() error) {
