@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/gavel-oj/gavel/internal/dispatch"
@@ -158,11 +159,12 @@ func (b *Board) down() []Condition {
 	}}
 }
 
-// unserved is work that nobody online can do while others work. Without any
-// worker it is JudgeDown.
+// unserved is work that nobody online can do. When all of them are away
+// JudgeDown holds too, and this says who would have to come back. Without any
+// worker it is JudgeDown alone.
 func (b *Board) unserved() []Condition {
-	if b.Working == 0 || b.Elsewhere {
-		return nil
+	if b.Online == 0 || b.Elsewhere || len(b.Asleep) == b.Known {
+		return nil // a fleet that is asleep as planned wakes nobody
 	}
 	sleeps := map[string]bool{}
 	for _, w := range b.Asleep {
@@ -173,15 +175,15 @@ func (b *Board) unserved() []Condition {
 			sleeps[l] = true
 		}
 	}
-	jobs, why := map[string]int{}, map[string]string{}
+	jobs, why, back := map[string]int{}, map[string]string{}, map[string][]dispatch.WorkerReason{}
 	for _, g := range b.Groups {
 		if !g.Ready() || g.Able || sleeps[g.Language] {
 			continue
 		}
 		subject := cmp.Or(g.Language, g.Lane.String())
 		jobs[subject] += g.Jobs
-		if why[subject] == "" {
-			why[subject] = g.Refusal
+		if why[subject] == "" || len(back[subject]) == 0 && len(g.Back) > 0 {
+			why[subject], back[subject] = lacking(g), g.Back
 		}
 	}
 	var holds []Condition
@@ -194,6 +196,26 @@ func (b *Board) unserved() []Condition {
 	}
 	slices.SortFunc(holds, func(x, y Condition) int { return cmp.Compare(x.Subject, y.Subject) })
 	return holds
+}
+
+// lacking says why nobody can do a group, with the names of those who could
+// were they not kept away.
+func lacking(g dispatch.Group) string {
+	const shown = 3
+	if len(g.Back) == 0 {
+		return g.Refusal
+	}
+	var texts []string
+	for _, w := range g.Back[:min(shown, len(g.Back))] {
+		texts = append(texts, fmt.Sprintf("%s could, but %s", w.Name, w.Reason))
+	}
+	if more := len(g.Back) - shown; more > 0 {
+		texts = append(texts, fmt.Sprintf("and %d more", more))
+	}
+	if i := slices.IndexFunc(g.Back, func(w dispatch.WorkerReason) bool { return strings.HasPrefix(w.Reason, "an operator ") }); i >= 0 {
+		texts = append(texts, "gavel worker resume "+g.Back[i].Name+" brings it back")
+	}
+	return strings.Join(texts, "; ")
 }
 
 func (b *Board) aside() (holds []Condition) {

@@ -54,6 +54,8 @@ func TestWhoIsThereDecidesWhatWaitingWorkMeans(t *testing.T) {
 		{"somebody able is there and gets nothing", alarm.Board{Survey: dispatch.Survey{Groups: []dispatch.Group{able}, Online: 1, Working: 1}, Known: 1}, []string{"judge_down"}},
 		{"somebody able is there and works", alarm.Board{Survey: dispatch.Survey{Groups: []dispatch.Group{able}, Online: 1, Working: 1, Out: 1}, Known: 1}, nil},
 		{"nobody who is there can do it", alarm.Board{Survey: dispatch.Survey{Groups: []dispatch.Group{unable}, Online: 1, Working: 1}, Known: 1}, []string{"no_capable_worker/cpp17"}},
+		{"all are there and asleep as planned", alarm.Board{Survey: dispatch.Survey{Groups: []dispatch.Group{unable}, Online: 1}, Known: 1, Asleep: asleep}, nil},
+		{"all who are there are away", alarm.Board{Survey: dispatch.Survey{Groups: []dispatch.Group{unable}, Online: 2}, Known: 2}, []string{"judge_down", "no_capable_worker/cpp17"}},
 		{"who could do it is asleep, in a language that is not known", alarm.Board{Survey: dispatch.Survey{Groups: []dispatch.Group{unable}, Online: 1, Working: 1}, Known: 2, Asleep: []alarm.Sleeper{{Name: "home"}}}, nil},
 		{"who is asleep could not do it either", alarm.Board{Survey: dispatch.Survey{Groups: []dispatch.Group{unable}, Online: 1, Working: 1}, Known: 2, Asleep: asleep}, []string{"no_capable_worker/cpp17"}},
 		{"an operator holds it", alarm.Board{Survey: dispatch.Survey{Groups: []dispatch.Group{held}, Online: 1, Working: 1}, Known: 1}, nil},
@@ -63,6 +65,20 @@ func TestWhoIsThereDecidesWhatWaitingWorkMeans(t *testing.T) {
 		if diff := cmp.Diff(c.want, holding(board(c.board))); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", c.what, diff)
 		}
+	}
+}
+
+// Whoever reads the alarm is told whom to bring back, and how.
+func TestTheAlarmNamesWhoLacksNothingButToBeBack(t *testing.T) {
+	g := group(func(g *dispatch.Group) {
+		g.Able, g.Refusal = false, "an operator drains it"
+		g.Back = []dispatch.WorkerReason{{ID: 1, Name: "aside", Reason: "set aside"}, {ID: 2, Name: "drained", Reason: "an operator drains it"}}
+	})
+	holds, _ := alarm.Conditions(board(alarm.Board{Survey: dispatch.Survey{Groups: []dispatch.Group{g}, Online: 2}, Known: 2}), alarm.Default, now)
+	want := "3 jobs in cpp17 wait and no worker online can do them: aside could, but set aside; " +
+		"drained could, but an operator drains it; gavel worker resume drained brings it back"
+	if !slices.ContainsFunc(holds, func(c alarm.Condition) bool { return c.Kind == alarm.NoCapableWorker && c.Summary == want }) {
+		t.Errorf("holds %+v, want %q", holds, want)
 	}
 }
 

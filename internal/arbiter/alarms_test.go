@@ -1,6 +1,7 @@
 package arbiter_test
 
 import (
+	"context"
 	"encoding/json"
 	"strings"
 	"testing"
@@ -310,4 +311,34 @@ func TestAlarmsAreListedByPageAndKind(t *testing.T) {
 	if _, err := s.Alarm(t.Context(), 1<<40); apperr.CodeOf(err) != apperr.NotFound {
 		t.Errorf("an alarm that does not exist: %v", err)
 	}
+}
+
+// Somebody stops the only worker: who waits is told of at once, with whom to
+// bring back, and it ends when the worker is back and works.
+func TestAFleetThatIsDrainedIsSeen(t *testing.T) {
+	t.Parallel()
+	s := newWatched(t, func(*arbiter.Config) {})
+	w := s.worker("w", 1, "cpp17")
+	if _, err := w.tryClaim(0); err != nil { // it was here, so its languages are known
+		t.Fatal(err)
+	}
+	s.change("w", gavelapi.WorkerChange{Action: "drain"})
+	s.submit("cpp17")
+	ctx, stop := context.WithCancel(t.Context())
+	asks := make(chan struct{})
+	go func() { // it asks on, so it stays online
+		defer close(asks)
+		for ctx.Err() == nil {
+			w.tryClaim(100 * time.Millisecond) //nolint:errcheck // it is given nothing
+		}
+	}()
+	al := s.starts(alarm.NoCapableWorker)
+	stop()
+	<-asks
+	if al.Subject != "cpp17" || !strings.Contains(al.Summary, "w could, but an operator drains it; gavel worker resume w") {
+		t.Errorf("raised: %s", asJSON(al))
+	}
+	s.change("w", gavelapi.WorkerChange{Action: "resume"})
+	w.hold()
+	s.ends(al)
 }

@@ -607,3 +607,20 @@ func TestManyCancelledJobsAreForgotten(t *testing.T) {
 		t.Errorf("granted %v", got)
 	}
 }
+
+// The reason of a group is that of a worker which could do it if it were back,
+// and not that of the many which never could.
+func TestASurveyNamesWhoWouldHaveToComeBack(t *testing.T) {
+	b := New(Policy{})
+	for id := int64(1); id <= 3; id++ {
+		b.SetWorker(Worker{ID: id, Name: fmt.Sprintf("java-%d", id), Slots: 1, Languages: []string{"java"}}, time.Time{})
+	}
+	b.SetWorker(Worker{ID: 4, Name: "small", Slots: 1, Languages: []string{"c"}, MemoryBytes: 1 << 20, Away: "an operator drains it"}, time.Time{})
+	b.SetWorker(Worker{ID: 5, Name: "large", Slots: 1, Languages: []string{"c"}, MemoryBytes: 1 << 30, Away: "an operator drains it"}, time.Time{})
+	b.AddJob(Job{ID: 1, Lane: Judge, Language: "c", Needs: Needs{MemoryBytes: 1 << 28}})
+	g := b.Survey().Groups[0]
+	want := []WorkerReason{{ID: 5, Name: "large", Reason: "an operator drains it"}}
+	if g.Able || g.Refusal != "an operator drains it" || !slices.Equal(g.Back, want) {
+		t.Errorf("group %+v, want %+v to come back", g, want)
+	}
+}

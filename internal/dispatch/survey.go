@@ -23,9 +23,13 @@ type Group struct {
 	First    int64 // the job that goes first
 	Held     bool  // by an operator, or by the budget of its rejudge
 	// Able says that some worker online can do it, busy or not; else Refusal
-	// is why not.
+	// is why not: of those that lack nothing but to be back, else of the profile
+	// that most workers have.
 	Able    bool
 	Refusal string
+	// Back are those online that lack nothing but to be back: drained, paused,
+	// set aside, asleep.
+	Back []WorkerReason
 	// Free is a worker that could be given the first job now, 0 for none: the
 	// one that has been idle for the longest.
 	Free     int64
@@ -69,8 +73,7 @@ func (b *Board) Survey() Survey {
 	return s
 }
 
-// whoCan fills in whether some worker online can do a shape, or why none can:
-// the reason of the profile that most workers have.
+// whoCan fills in whether some worker online can do a shape, or why none can.
 func (b *Board) whoCan(g *Group, s *shape) {
 	if s.target != 0 {
 		w := b.workers[s.target]
@@ -83,10 +86,12 @@ func (b *Board) whoCan(g *Group, s *shape) {
 		}
 		return
 	}
-	most := 0
+	most, near := 0, map[*profile]bool{}
 	for _, p := range b.profiles {
 		var why string
+		comes := false // it could do it, were it not away
 		if !p.takes(s) {
+			comes = p.wouldTake(s)
 			why = refusal(&p.worker, s)
 		} else if largest := slices.Max(slices.Collect(maps.Keys(p.memory))); s.needs.MemoryBytes > largest {
 			why = memoryRefusal(&Worker{MemoryBytes: largest}, s)
@@ -94,13 +99,40 @@ func (b *Board) whoCan(g *Group, s *shape) {
 			g.Able, g.Refusal = true, ""
 			return
 		}
-		if p.workers > most {
+		switch {
+		case comes && len(near) == 0, comes == (len(near) > 0) && p.workers > most:
 			most, g.Refusal = p.workers, why
+		}
+		if comes {
+			near[p] = true
 		}
 	}
 	if len(b.profiles) == 0 {
 		g.Refusal = "no worker is online"
 	}
+	if len(near) > 0 {
+		g.Back = b.keptAway(s, near)
+	}
+}
+
+// wouldTake says whether only being away, or a language set aside, keeps the
+// workers of a profile from a shape.
+func (p *profile) wouldTake(s *shape) bool {
+	w := p.worker
+	w.Away, w.AsideLanguages = "", nil
+	return refusal(&w, s) == "" && s.needs.MemoryBytes <= slices.Max(slices.Collect(maps.Keys(p.memory)))
+}
+
+// keptAway lists, by name, the workers of profiles that would take a shape. It
+// goes through the workers, but only where nobody is able.
+func (b *Board) keptAway(s *shape, near map[*profile]bool) (list []WorkerReason) {
+	for _, w := range b.workers {
+		if w.online && near[w.profile] && s.needs.MemoryBytes <= memoryOf(&w.Worker) {
+			list = append(list, WorkerReason{w.ID, w.Name, refusal(&w.Worker, s)})
+		}
+	}
+	slices.SortFunc(list, func(x, y WorkerReason) int { return cmp.Compare(x.Name, y.Name) })
+	return list
 }
 
 // longestIdle is who would be given the first job of a shape, whatever its
