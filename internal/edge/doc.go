@@ -1,6 +1,6 @@
 // Package edge is a worker's way to its work straight through the database,
 // without an arbiter: the calls of the worker protocol, each one function of
-// the database (00010_edge.sql) and one round trip. The agent that makes the
+// the database (internal/store/functions) and one round trip. The agent that makes the
 // calls is the one of gavel-worker (internal/worker): slots, outbox, cache,
 // heartbeats and hand-back are the same, and so are the rows that come of it.
 //

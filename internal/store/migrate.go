@@ -58,5 +58,8 @@ func Migrate(ctx context.Context, url string) error {
 	if _, err := provider.Up(ctx); err != nil {
 		return fmt.Errorf("migrate: %w", err)
 	}
+	if err := installFunctions(ctx, cfg); err != nil {
+		return fmt.Errorf("migrate: %w", err)
+	}
 	return nil
 }

@@ -1,7 +1,8 @@
 // Package store is the one place that knows the database. The SQL lives in
 // queries/*.sql and is compiled to storedb by sqlc; migrations/*.sql are
-// embedded and run by goose. This package adds what needs more than one
-// statement: opening with guards, migrating, and the transactions of
+// embedded and run by goose; functions/*.sql, which edge workers and sites call,
+// are made anew when they have changed. This package adds what needs more than
+// one statement: opening with guards, migrating, and the transactions of
 // submitting, publishing, enrolling, taking over leadership and reclaiming.
 //
 // Time: every lease time is the database's now(). Nothing here compares it
@@ -27,7 +28,7 @@ import (
 )
 
 // Roles that pool connections become after login; see 00002_roles.sql and
-// 00010_edge.sql.
+// functions/rights.sql.
 const (
 	ArbiterRole = "gavel_arbiter"
 	EdgeRole    = "gavel_edge"

@@ -55,7 +55,7 @@ const edgeHello = `-- name: EdgeHello :one
 select edge_hello($1::jsonb)::jsonb as answer
 `
 
-// Edge pull: each statement is one call of a function of 00010_edge.sql, runs as
+// Edge pull: each statement is one call of a function of ../functions, runs as
 // the role gavel_edge, and is a transaction of its own. Requests and answers are
 // jsonb in the words of the worker protocol.
 // At start, and again after the database was away.

@@ -339,6 +339,12 @@ type Run struct {
 	ExpiresAt    *time.Time
 }
 
+type SchemaFunction struct {
+	One         bool
+	Digest      string
+	InstalledAt time.Time
+}
+
 type Solf struct {
 	Submitter    string
 	ProblemID    int64

@@ -1,15 +1,29 @@
--- Submitting by SQL refuses a stop rule that there is not as it refuses other bad
--- arguments, and its hints name nothing that a site cannot read.
-
--- +goose Up
--- +goose StatementBegin
+-- Submitting from a site's own transaction: gavel.submit for bytes and for text, and
+-- the verdicts beside it (docs/adr/0010-submitting-by-sql.md). They are in a schema
+-- of their own, gavel, unless this login may not make one, or another gavel of this
+-- database has it: then they are where the tables are.
 do $$
 declare
   v_schema text := current_schema();
-  v_bytes  text := '(problem text, language text, source bytea, submitter text, source_name text, stop_rule text, wake boolean)';
   v_api    text := (select n.nspname from pg_proc p join pg_namespace n on n.oid = p.pronamespace
                      where p.proname = 'submit' and format('search_path=%I, pg_temp', v_schema) = any (p.proconfig));
+  v_text   text := '(problem text, language text, source text, submitter text, source_name text, stop_rule text, wake boolean)';
+  v_bytes  text := '(problem text, language text, source bytea, submitter text, source_name text, stop_rule text, wake boolean)';
 begin
+  if v_api is null then
+    v_api := 'gavel';
+    begin
+      create schema if not exists gavel;
+    exception when insufficient_privilege then
+      v_api := v_schema;
+      raise warning 'the schema gavel was not created: the migrating user lacks CREATE on the database; submit() is in schema %', v_schema;
+    end;
+    if v_api <> v_schema and to_regprocedure('gavel.submit(text, text, bytea, text, text, text, boolean)') is not null then
+      raise warning 'gavel.submit belongs to another gavel in this database; this one''s is %.submit', v_schema;
+      v_api := v_schema;
+    end if;
+  end if;
+
   execute format($f$
 create or replace function %I.submit(problem text, language text, source bytea, submitter text default '', source_name text default '',
                           stop_rule text default 'first', wake boolean default true) returns bigint
@@ -74,10 +88,26 @@ end
 $body$
 $f$, v_api);
   execute format('alter function %I.submit%s set search_path = %I, pg_temp', v_api, v_bytes, v_schema);
+  execute format($f$
+create or replace function %1$I.submit(problem text, language text, source text, submitter text default '', source_name text default '',
+                            stop_rule text default 'first', wake boolean default true) returns bigint
+language sql as $body$
+select %1$I.submit($1, $2, convert_to($3, 'UTF8'), $4, $5, $6, $7)
+$body$
+$f$, v_api);
+  execute format('create or replace view %I.verdicts as select * from %I.submission_verdicts', v_api, v_schema);
+
+  execute format('revoke all on function %I.submit%s, %I.submit%s from public', v_api, v_bytes, v_api, v_text);
+  if exists (select from pg_roles where rolname = 'gavel_site') then
+    execute format('grant usage on schema %I to gavel_site', v_api);
+    execute format('grant execute on function %I.submit%s, %I.submit%s to gavel_site', v_api, v_bytes, v_api, v_text);
+    execute format('grant select on %I.verdicts to gavel_site', v_api);
+  end if;
+  -- What it may do is what an arbiter may do, whoever migrates.
+  if exists (select from pg_roles where rolname = 'gavel_arbiter') then
+    execute format('grant usage, create on schema %I to gavel_arbiter', v_api);
+    execute format('alter function %I.submit%s owner to gavel_arbiter', v_api, v_bytes);
+    execute format('revoke create on schema %I from gavel_arbiter', v_api);
+  end if;
 end
 $$;
--- +goose StatementEnd
-
--- +goose Down
--- The function stays as it is here: it refuses what it refused.
-select 1;
