@@ -5,7 +5,6 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -31,7 +30,9 @@ var freezeScenarios = []Scenario{
 
 // frozenWorker freezes a worker that works without a pause, and measures what
 // a claim of somebody else waits meanwhile; between the freezes it measures
-// the same with nobody frozen. Both see the same machine and the same load.
+// the same with nobody frozen. Both see the same machine and the same load, and
+// wait the same before: what the disk does from time to time, and holds everybody
+// up, comes to both alike. It is taken off from both.
 func frozenWorker(t *T) {
 	s := newStand(t)
 	a := s.serve(20*time.Second, 200*time.Millisecond)
@@ -53,11 +54,13 @@ func frozenWorker(t *T) {
 		}
 	}
 	rounds := t.rounds(1000)
-	var calm, frozen []time.Duration
+	disk := s.watchStandstills()
+	var calm, frozen []stretch
 	for i := range rounds {
 		if i%20 == 0 {
 			stock()
 		}
+		t.wait(time.Duration(t.rand.IntN(25_000)) * time.Microsecond)
 		calm = append(calm, s.probe(other))
 		t.wait(time.Duration(t.rand.IntN(25_000)) * time.Microsecond)
 		victim.freeze()
@@ -65,26 +68,27 @@ func frozenWorker(t *T) {
 		victim.thaw()
 	}
 	t.did("froze the worker %d times", len(frozen))
-	slices.Sort(calm)
-	slices.Sort(frozen)
+	disk.stop()
+	beside, asleep := disk.waits(calm), disk.waits(frozen)
 	at := func(all []time.Duration, q float64) time.Duration {
 		return all[min(len(all)-1, int(q*float64(len(all))))]
 	}
-	t.took("claim beside a working worker, median", at(calm, 0.5), 0)
-	t.took("claim beside a frozen worker, median", at(frozen, 0.5), 0)
-	t.took("claim beside a working worker, longest", at(calm, 1), 0)
-	t.took("claim beside a frozen worker, longest", at(frozen, 1), 0)
-	t.took("extra wait because somebody is frozen, longest", max(0, at(frozen, 1)-at(calm, 1)), freezeLimit)
+	t.took("claim beside a working worker, median", at(beside, 0.5), 0)
+	t.took("claim beside a frozen worker, median", at(asleep, 0.5), 0)
+	t.took("claim beside a working worker, longest", at(beside, 1), 0)
+	t.took("claim beside a frozen worker, longest", at(asleep, 1), 0)
+	t.took("the disk held everybody up, longest", disk.longest(), 0)
+	t.took("extra wait because somebody is frozen, longest", max(0, at(asleep, 1)-at(beside, 1)), freezeLimit)
 	t.mu.Lock()
-	t.result.HoldUpMS, t.result.Bystanders = float64(at(frozen, 1).Microseconds())/1000, len(frozen)
+	t.result.HoldUpMS, t.result.Bystanders = float64(at(asleep, 1).Microseconds())/1000, len(frozen)
 	t.mu.Unlock()
 	s.settle(60 * time.Second)
 }
 
 // probe is one whole turn of somebody else: a claim waits, work is handed in,
-// and the result is reported. It returns how long the work took to arrive at
-// the claim.
-func (s *stand) probe(c *caller) time.Duration {
+// and the result is reported. It returns from when to when the work was on its
+// way to the claim.
+func (s *stand) probe(c *caller) stretch {
 	type grant struct {
 		leases []gavelapi.Lease
 		err    error
@@ -103,7 +107,7 @@ func (s *stand) probe(c *caller) time.Duration {
 		s.Fatalf("somebody else's claim got %d leases after %v, %v", len(g.leases), g.at.Sub(began).Round(time.Millisecond), g.err)
 	}
 	c.wantReport(g.leases[0].LeaseToken, "AC", gavelapi.OutcomeRecorded)
-	return g.at.Sub(began)
+	return stretch{began, g.at}
 }
 
 // shutDoor is the mistake that the scenario is about: something that all
