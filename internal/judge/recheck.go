@@ -6,31 +6,23 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"time"
+	"sync/atomic"
 
 	"github.com/gavel-oj/gavel/internal/language"
 	"github.com/gavel-oj/gavel/internal/problem"
 	"github.com/gavel-oj/gavel/internal/sandbox"
 )
 
-// How long a toolchain that has just compiled its self-test program is
-// believed. Compiling it again costs what a small submission does, so that all
-// checks of a language together take no more than a tenth of one core.
-const (
-	soundAtLeast = 10 * time.Second
-	soundTimes   = 10
-)
-
-// soundness remembers, by language, until when a compiler's errors are believed.
+// soundness numbers the checks of each language's toolchain.
 type soundness struct {
 	mu   sync.Mutex
 	byID map[string]*soundEntry
 }
 
 type soundEntry struct {
-	checking chan struct{} // of capacity 1: held while the fields below are used
-	stamp    string        // of the toolchain that passed
-	until    time.Time
+	checking chan struct{} // of capacity 1: held while one checks
+	started  atomic.Int64  // checks so far, and so the number of the last one
+	passed   int64         // the number of the last one that passed; under checking
 }
 
 func (s *soundness) entry(id string) *soundEntry {
@@ -45,24 +37,28 @@ func (s *soundness) entry(id string) *soundEntry {
 	return s.byID[id]
 }
 
-// recheck asks, after a source did not compile for no limit's sake, whether lang's self-test program
-// still does: an assembler that is gone or a header that can not be read makes
-// every source a compile error. It returns a fault if not. Sources that fail
-// while one is checked wait for what comes of it. What it compiles is never
-// served from the cache.
+// recheck asks, after a source did not compile for no limit's sake, whether
+// lang's self-test program still does: an assembler that is gone or a header
+// that can not be read makes every source a compile error. It returns a fault
+// if not.
+//
+// Only a check that started after the source had failed tells: one from before
+// says nothing of a toolchain that broke in between. Sources that fail while
+// one is checked share the next check. What it compiles is never served from
+// the cache.
 func (e *Engine) recheck(ctx context.Context, box *lazyBox, lang *language.Language, tools *toolchain) error {
 	entry := e.sound.entry(lang.ID)
+	before := entry.started.Load()
 	select {
 	case entry.checking <- struct{}{}:
 		defer func() { <-entry.checking }()
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	from := e.clock.Now()
-	stamp, known := e.toolchainStamp(lang)
-	if known && stamp == entry.stamp && from.Before(entry.until) {
+	if entry.passed > before {
 		return nil
 	}
+	number := entry.started.Add(1)
 	dir, err := e.scratch.newTask()
 	if err != nil {
 		return asFault(ctx, err, "check the toolchain of "+lang.ID)
@@ -79,10 +75,8 @@ func (e *Engine) recheck(ctx context.Context, box *lazyBox, lang *language.Langu
 	case err != nil:
 		return err
 	case !b.compile.OK:
-		entry.stamp = ""
 		return faultf(BlameToolchain, nil, "%s: its self-test program does not compile any more: %.1000s", lang.ID, b.compile.Log)
 	}
-	now := e.clock.Now()
-	entry.stamp, entry.until = stamp, now.Add(max(soundAtLeast, soundTimes*now.Sub(from)))
+	entry.passed = number
 	return nil
 }

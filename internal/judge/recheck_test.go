@@ -4,18 +4,20 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/fstest"
-	"time"
+	"testing/synctest"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/gavel-oj/gavel/internal/judge"
 	"github.com/gavel-oj/gavel/internal/language"
 	"github.com/gavel-oj/gavel/internal/sandbox"
+	"github.com/gavel-oj/gavel/internal/testkit"
 	"github.com/gavel-oj/gavel/internal/verdict"
 )
 
@@ -41,8 +43,7 @@ func (c *halfBroken) compile(_ context.Context, spec *sandbox.Spec) (sandbox.Res
 func TestACompileErrorOfAHalfBrokenToolchainIsAFault(t *testing.T) {
 	t.Parallel()
 	c := &halfBroken{}
-	clock := &laterClock{}
-	e := newEngineWith(t, judge.Config{Provider: &fakeProvider{compile: c.compile}, Slots: 4, Clock: clock})
+	e := newEngineWith(t, judge.Config{Provider: &fakeProvider{compile: c.compile}, Slots: 4})
 	pkg := newPackage(t, "1", "1")
 	judged := func(source string) (*judge.Report, error) {
 		return e.Judge(t.Context(), newTask(pkg, "c", source), quiet)
@@ -56,20 +57,13 @@ func TestACompileErrorOfAHalfBrokenToolchainIsAFault(t *testing.T) {
 	if r, err := judged("right"); err != nil || r.Verdict != verdict.AC || c.checks.Load() != 0 {
 		t.Errorf("%+v, %v, %d checks", r, err, c.checks.Load())
 	}
-	var wg sync.WaitGroup
-	for range 20 {
-		wg.Go(wrong)
+	for range 2 {
+		wrong()
 	}
-	wg.Wait()
-	if n := c.checks.Load(); n != 1 {
-		t.Errorf("%d checks for twenty compile errors in a moment, want 1", n)
-	}
-	clock.ahead.Add(int64(time.Hour))
-	wrong()
 	if n := c.checks.Load(); n != 2 {
-		t.Errorf("%d checks an hour later, want 2", n)
+		t.Errorf("%d checks for two compile errors one after the other, want 2", n)
 	}
-	clock.ahead.Add(int64(time.Hour))
+	// At once after a check that passed: it told nothing of now.
 	c.broken.Store(true)
 	for _, source := range []string{"another right", "wrong"} {
 		_, err := judged(source)
@@ -81,6 +75,41 @@ func TestACompileErrorOfAHalfBrokenToolchainIsAFault(t *testing.T) {
 	wantFault(t, err, judge.BlameToolchain) // and not of the package's checker
 	c.broken.Store(false)
 	wrong()
+}
+
+// TestCompileErrorsThatComeTogetherShareACheck holds the first check until all
+// the others have failed: one more check has to do for them.
+func TestCompileErrorsThatComeTogetherShareACheck(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const others = 3
+		var c halfBroken
+		var all sync.WaitGroup
+		goOn := make(chan struct{})
+		compile := func(ctx context.Context, spec *sandbox.Spec) (sandbox.Result, error) {
+			if isSelfTest(spec) && c.checks.Load() == 0 {
+				<-goOn
+			}
+			return c.compile(ctx, spec)
+		}
+		e := newEngineWith(t, judge.Config{Provider: &fakeProvider{compile: compile}, Slots: 1 + others})
+		pkg := newPackage(t, "1", "1")
+		wrong := func() {
+			if r, err := e.Judge(t.Context(), newTask(pkg, "c", "wrong"), quiet); err != nil || r.Verdict != verdict.CE {
+				t.Errorf("%+v, %v", r, err)
+			}
+		}
+		all.Go(wrong)
+		synctest.Wait() // until it is being checked
+		for range others {
+			all.Go(wrong)
+		}
+		synctest.Wait() // until they wait for that
+		close(goOn)
+		all.Wait()
+		if n := c.checks.Load(); n != 2 {
+			t.Errorf("%d checks, want 2", n)
+		}
+	})
 }
 
 // TestACompilerThatBreaksAfterItsSelfTestIsTheToolchainsFault gives a real
@@ -128,6 +157,90 @@ func TestACompilerThatBreaksAfterItsSelfTestIsTheToolchainsFault(t *testing.T) {
 	}
 	if r, err := judged("int main(void) { return x; }"); err != nil || r.Verdict != verdict.CE {
 		t.Errorf("a wrong source: %+v, %v", r, err)
+	}
+}
+
+// TestAToolchainWithAMissingPartIsTheToolchainsFault takes the parts away one at
+// a time, each just after a wrong source was one. It does so in an overlay of
+// this process's own mounts: nothing happens to the machine's files.
+func TestAToolchainWithAMissingPartIsTheToolchainsFault(t *testing.T) {
+	if !inOwnMounts(t) {
+		return
+	}
+	const layer = "/mnt"
+	if err := unix.Mount("layer", layer, "tmpfs", 0, "mode=0755"); err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range []string{"upper", "work"} {
+		if err := os.Mkdir(filepath.Join(layer, dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := unix.Mount("overlay", "/usr", "overlay", 0, "lowerdir=/usr,upperdir="+layer+"/upper,workdir="+layer+"/work"); err != nil {
+		t.Fatal(err)
+	}
+	e := newEngine(t, realProvider(t), 1)
+	judged := func(lang *language.Language, source string) (*judge.Report, error) {
+		return e.Judge(t.Context(), newTask(newPackage(t, lang.SelfTest.Input, lang.SelfTest.Output), lang.ID, source), quiet)
+	}
+	tests := []struct{ name, lang, pattern string }{
+		{"cc1", "c", "/usr/lib*/gcc/*/*/cc1"},
+		{"cc1plus", "cpp17", "/usr/lib*/gcc/*/*/cc1plus"},
+		{"as", "c", "/usr/bin/as"},
+		{"ld", "c", "/usr/bin/ld"},
+		{"libc", "c", "/usr/lib*/{,*/}libc.a"},
+		{"stdio.h", "c", "/usr/include/stdio.h"},
+		{"crt1.o", "c", "/usr/lib*/{,*/}crt1.o"},
+		{"linker of fpc", "pascal", "/usr/bin/ld"},
+		{"units of fpc", "pascal", "/usr/lib*/{,*/}fpc/*/units/*/rtl/system.ppu"},
+		{"library of rustc", "rust", "/usr/lib*/rustlib/*/lib/libcore-*.rlib"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			lang, _ := builtin(t).Get(tt.lang)
+			if _, err := os.Stat(lang.Compile.Argv[0]); err != nil {
+				testkit.Missing(t, testkit.Lang, "%v", err)
+			}
+			if r, err := judged(lang, "wrong as can be ("); err != nil || r.Verdict != verdict.CE {
+				t.Fatalf("before: %+v, %v", r, err)
+			}
+			var parts []string
+			for _, dir := range []string{"", "*/"} {
+				found, err := filepath.Glob(strings.ReplaceAll(tt.pattern, "{,*/}", dir))
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, part := range found {
+					if !slices.Contains(parts, part) {
+						parts = append(parts, part)
+					}
+				}
+			}
+			if len(parts) == 0 {
+				t.Fatalf("nothing is at %s", tt.pattern)
+			}
+			for _, part := range parts {
+				if err := os.Rename(part, part+".away"); err != nil {
+					t.Fatal(err)
+				}
+				defer func() {
+					if err := os.Rename(part+".away", part); err != nil {
+						t.Error(err)
+					}
+				}()
+			}
+			r, err := judged(lang, lang.SelfTest.Source+"\n")
+			if r != nil {
+				t.Fatalf("a report: %s, %+v", r.Verdict, r.Compile)
+			}
+			t.Log(wantFault(t, err, judge.BlameToolchain))
+		})
+	}
+	for _, id := range []string{"c", "cpp17"} {
+		lang, _ := builtin(t).Get(id)
+		if r, err := judged(lang, lang.SelfTest.Source+"\n"); err != nil || r.Verdict != verdict.AC {
+			t.Errorf("%s when all is back: %+v, %v", id, r, err)
+		}
 	}
 }
 
