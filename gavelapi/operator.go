@@ -40,8 +40,9 @@ type PoolList struct {
 
 // PoolSettings is the body of PUT /v1/pools/{name}.
 type PoolSettings struct {
-	Rank int    `json:"rank" minimum:"0" maximum:"10000"`
-	Note string `json:"note,omitempty" maxLength:"500"`
+	Rank   int    `json:"rank" minimum:"0" maximum:"10000"`
+	Note   string `json:"note,omitempty" maxLength:"500"`
+	Reason string `json:"reason,omitempty" maxLength:"500" doc:"why, for the audit trail; without one the note is taken"`
 }
 
 // Queue is what waits, and what operators hold.

@@ -1,6 +1,7 @@
 package arbiter
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -181,7 +182,7 @@ func (a *Arbiter) SetPool(ctx context.Context, p auth.Principal, name string, s 
 	if !validName.MatchString(name) {
 		return gavelapi.Pool{}, apperr.New(apperr.Invalid, "use letters, digits, dot, dash and underscore, at most 64", "this cannot be a pool's name").At("path.name")
 	}
-	err := a.carryOut(ctx, p, deed{action: "pool.set", subject: name, reason: s.Note, details: s, do: func(tx pgx.Tx) error {
+	err := a.carryOut(ctx, p, deed{action: "pool.set", subject: name, reason: cmp.Or(s.Reason, s.Note), details: s, do: func(tx pgx.Tx) error {
 		return a.q.SetPool(ctx, tx, &storedb.SetPoolParams{Name: name, Rank: int32(s.Rank), Note: s.Note})
 	}})
 	if err != nil {

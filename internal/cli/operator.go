@@ -203,9 +203,10 @@ func (cmd *PoolListCmd) Run(app *App) error {
 
 // PoolSetCmd is `gavel pool set`.
 type PoolSetCmd struct {
-	Name string `arg:"" help:"Name of the pool."`
-	Rank int    `required:"" placeholder:"N" help:"Work goes to the lowest rank that has somebody able and free; 100 unless set."`
-	Note string `placeholder:"TEXT" help:"What it is."`
+	Name   string `arg:"" help:"Name of the pool."`
+	Rank   int    `required:"" placeholder:"N" help:"Work goes to the lowest rank that has somebody able and free; 100 unless set."`
+	Note   string `placeholder:"TEXT" help:"What it is."`
+	Reason string `placeholder:"TEXT" help:"Why; kept in the audit trail."`
 }
 
 // Run implements kong's command.
@@ -215,7 +216,7 @@ func (cmd *PoolSetCmd) Run(app *App) error {
 		return err
 	}
 	defer c.Close()
-	p, err := c.PoolSet(app.Ctx, cmd.Name, gavelapi.PoolSettings{Rank: cmd.Rank, Note: cmd.Note})
+	p, err := c.PoolSet(app.Ctx, cmd.Name, gavelapi.PoolSettings{Rank: cmd.Rank, Note: cmd.Note, Reason: cmd.Reason})
 	if err != nil {
 		return err
 	}

@@ -1,7 +1,13 @@
 package cli
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
 
 	"github.com/gavel-oj/gavel/client"
 	"github.com/gavel-oj/gavel/gavelapi"
@@ -78,7 +84,11 @@ type QueueResumeCmd struct {
 // Run implements kong's command.
 func (cmd *QueueResumeCmd) Run(app *App) error {
 	return cmd.each(app, func(c *client.Client, b gavelapi.Brake) (*gavelapi.Queue, error) {
-		return c.QueueResume(app.Ctx, b.Kind, b.Name, cmd.Reason)
+		q, err := c.QueueResume(app.Ctx, b.Kind, b.Name, cmd.Reason)
+		if p, ok := errors.AsType[*gavelapi.Problem](err); ok && cmd.All && p.Status == http.StatusNotFound {
+			return c.Queue(app.Ctx) // all that are held are meant
+		}
+		return q, err
 	})
 }
 
@@ -102,20 +112,19 @@ func (h held) each(app *App, call func(*client.Client, gavelapi.Brake) (*gavelap
 }
 
 func (a *App) printQueue(q *gavelapi.Queue) error {
-	type row struct{ what, name, count, note string }
-	var rows []row
+	var rows []queueRow
 	for _, c := range q.Waiting {
 		left := c.Jobs
 		for _, r := range c.Reasons {
-			rows = append(rows, row{c.Lane, c.Language, fmt.Sprint(r.Jobs), "waiting: " + r.Reason})
+			rows = append(rows, queueRow{State: "waiting", Kind: "lane", Name: c.Lane, Language: c.Language, Jobs: r.Jobs, Reason: r.Reason})
 			left -= r.Jobs
 		}
 		if left > 0 { // came a moment ago
-			rows = append(rows, row{c.Lane, c.Language, fmt.Sprint(left), "waiting"})
+			rows = append(rows, queueRow{State: "waiting", Kind: "lane", Name: c.Lane, Language: c.Language, Jobs: left})
 		}
 	}
 	for _, b := range q.Brakes {
-		rows = append(rows, row{b.Kind, b.Name, "", "held: " + b.Reason})
+		rows = append(rows, queueRow{State: "held", Kind: b.Kind, Name: b.Name, Reason: b.Reason})
 	}
 	switch {
 	case a.machine():
@@ -127,12 +136,43 @@ func (a *App) printQueue(q *gavelapi.Queue) error {
 	case !q.Leader:
 		a.note("this arbiter does not lead, and no leader has written down why work waits")
 	}
-	return printItems(a, rows, q, func(r row) string { return r.what + "/" + r.name }, []column[row]{
-		{name: "LANE OR KIND", cell: func(r row) cell { return text(r.what) }},
-		{name: "LANGUAGE OR NAME", flex: 12, cell: func(r row) cell { return text(orDash(r.name)) }},
-		{name: "JOBS", right: true, cell: func(r row) cell { return text(r.count) }},
-		{name: "STATE", flex: 20, cell: func(r row) cell { return text(r.note) }},
+	return printItems(a, rows, q, func(r queueRow) string { return r.subject() + "/" + r.detail() }, []column[queueRow]{
+		{name: "LANE OR KIND", cell: func(r queueRow) cell { return text(r.subject()) }},
+		{name: "LANGUAGE OR NAME", flex: 12, cell: func(r queueRow) cell { return text(orDash(r.detail())) }},
+		{name: "JOBS", right: true, cell: func(r queueRow) cell { return text(r.count()) }},
+		{name: "STATE", flex: 20, cell: func(r queueRow) cell { return text(strings.TrimSuffix(r.State+": "+r.Reason, ": ")) }},
 	})
+}
+
+// queueRow is what waits in a lane for one reason, or a brake.
+type queueRow struct {
+	State    string `json:"state"` // waiting or held
+	Kind     string `json:"kind"`  // lane, language or problem
+	Name     string `json:"name"`
+	Language string `json:"language,omitempty"` // of what waits
+	Jobs     int    `json:"jobs,omitempty"`
+	Reason   string `json:"reason,omitempty"`
+}
+
+func (r queueRow) subject() string {
+	if r.State == "waiting" {
+		return r.Name
+	}
+	return r.Kind
+}
+
+func (r queueRow) detail() string {
+	if r.State == "waiting" {
+		return r.Language
+	}
+	return r.Name
+}
+
+func (r queueRow) count() string {
+	if r.State == "waiting" {
+		return fmt.Sprint(r.Jobs)
+	}
+	return ""
 }
 
 // QueueBumpCmd is `gavel queue bump`.
@@ -186,6 +226,30 @@ func (cmd *AuditListCmd) Run(app *App) error {
 		{name: "BY", flex: 8, cell: func(e E) cell { return text(orDash(e.Token)) }},
 		{name: "ACTION", cell: func(e E) cell { return text(e.Action) }},
 		{name: "SUBJECT", flex: 12, cell: func(e E) cell { return text(e.Subject) }},
+		{name: "WHAT", flex: 20, cell: func(e E) cell { return text(orDash(whatWasSet(e))) }},
 		{name: "REASON", flex: 20, cell: func(e E) cell { return text(e.Reason) }},
 	})
+}
+
+// whatWasSet is an entry's details in one line, without its reason.
+func whatWasSet(e gavelapi.AuditEntry) string {
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(e.Details, &fields) != nil {
+		return string(e.Details)
+	}
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		value := string(fields[name])
+		if value == "null" {
+			continue
+		}
+		var plain string
+		if json.Unmarshal(fields[name], &plain) == nil {
+			value = plain
+		}
+		if name != "reason" && value != e.Reason {
+			parts = append(parts, name+" "+value)
+		}
+	}
+	return strings.Join(parts, ", ")
 }
