@@ -62,9 +62,9 @@ type Options struct {
 	host *host // tests
 }
 
-// Run does the checks, in the order in which a person would fix things. It
-// takes a second or two, most of it for the compilers and what the languages'
-// toolchains take to say their version.
+// Run does the checks, in the order in which a person would fix things. With
+// Box it takes some seconds, nearly all of it for what the languages' toolchains
+// take to compile a small program.
 func Run(ctx context.Context, opts Options) []Check {
 	h := opts.host
 	if h == nil {
@@ -116,8 +116,11 @@ func (h *host) boxes(opts Options, before []Check) Check {
 	case noCgroups:
 		fix = "cure the lines above about cgroups"
 	default:
-		return warn(name, "give the worker what is named there, in a container its capabilities; it starts as it is, and reports this",
-			"weaker than elsewhere: %s", strings.Join(weaker, "; "))
+		give := "give the worker what is named there"
+		if h.inContainer() {
+			give = "give the container the capabilities for what is named there"
+		}
+		return warn(name, give+"; it starts as it is, and reports this", "weaker than elsewhere: %s", strings.Join(weaker, "; "))
 	}
 	until := "; until then a worker starts with --allow-degraded only, and reports it"
 	if opts.Degraded {

@@ -208,6 +208,7 @@ func TestFaultIsNamedWithItsCure(t *testing.T) {
 			h.link(t, "/opt/py/python3", "/usr/bin/python3")
 		}, "python3", Fail, "a link to /opt/py/python3", "apt-get install python3"},
 		{"compiler without a static library", func(t *testing.T, h *host) {
+			t.Setenv("TMPDIR", t.TempDir())
 			h.script(t, "/usr/bin/gcc", `[ "$1" = --version ] && echo gcc && exit; echo 'ld: cannot find -lc' >&2; exit 1`)
 		}, "gcc", Fail, "cannot find -lc", "libc6-dev"},
 		{"database programs missing", func(t *testing.T, h *host) { h.remove(t, "/pg") }, "postgres", Fail, "no PostgreSQL server programs", "install the server"},
@@ -428,6 +429,72 @@ func TestCuresFitTheMachine(t *testing.T) {
 	}
 	if got := cause("Traceback (most recent call last):\nModuleNotFoundError: No module named 'heapq'"); !strings.Contains(got, "heapq") {
 		t.Errorf("python's cause: %s", got)
+	}
+}
+
+// A compiler that says its version and cannot compile is no language.
+func TestALanguageThatDoesNotCompileSaysWhy(t *testing.T) {
+	h := machine(t)
+	t.Setenv("TMPDIR", t.TempDir())
+	h.script(t, "/usr/bin/gcc", `[ "$1" = --version ] && echo gcc 12.2.0 && exit
+case "$*" in */src/main.c*/w/prog*) ;; *) echo "error: odd arguments $*"; exit 1;; esac
+echo "gcc: fatal error: cannot execute 'cc1': execvp: No such file or directory"
+echo compilation terminated.; exit 1`)
+	h.script(t, "/usr/bin/g++", "echo g++ 12.2.0")
+	got := examine(t, h)
+	c := got["language c"]
+	if want := "not offered: its self-test program does not compile: gcc: fatal error: cannot execute 'cc1': execvp: No such file or directory"; c.Status != Off || c.Detail != want {
+		t.Errorf("%s, %q; want %q", c.Status, c.Detail, want)
+	}
+	if !strings.Contains(c.Fix, "again") || !strings.Contains(c.Fix, "language test c") {
+		t.Errorf("fix: %s", c.Fix)
+	}
+	if c := got["language cpp17"]; c.Status != OK {
+		t.Errorf("%+v", c)
+	}
+	if left, _ := filepath.Glob(filepath.Join(os.TempDir(), "gavel-doctor-*")); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+// A virtual machine made from a container's image has its marks, too.
+func TestTheContainersRecipeIsForContainersOnly(t *testing.T) {
+	for _, tt := range []struct {
+		name, mark, pid string
+		want            bool
+	}{
+		{"no mark", "", "pid:[4026532200]", false},
+		{"docker", "/.dockerenv", "pid:[4026532200]", true},
+		{"podman", "/run/.containerenv", "pid:[4026532200]", true},
+		{"no namespaces to be seen", "/.dockerenv", "", true},
+		{"a machine of a container's image", "/.dockerenv", firstNamespaces["pid"], false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			h := machine(t)
+			if tt.mark != "" {
+				h.file(t, tt.mark, "")
+			}
+			h.mkdir(t, "/proc/self/ns")
+			for kind, is := range firstNamespaces {
+				if kind == "pid" {
+					is = tt.pid
+				}
+				if is == "" {
+					continue
+				}
+				if err := os.Symlink(is, h.path("/proc/self/ns/"+kind)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			h.spawn = func(context.Context, spawn) error { return errors.New("no") }
+			weak := func() ([]string, error) { return []string{"no times"}, nil }
+			opts := Options{Box: true, Boxes: weak}
+			for _, c := range []Check{h.namespaces(t.Context()), h.mounts(t.Context()), h.boxes(opts, nil)} {
+				if got := strings.Contains(c.Fix, "container"); got != tt.want {
+					t.Errorf("a container is spoken of: %v: %+v", got, c)
+				}
+			}
+		})
 	}
 }
 

@@ -72,9 +72,21 @@ func (h *host) exists(p string) bool {
 	return err == nil
 }
 
-// inContainer recognises the usual ones by the marks they leave.
+// firstNamespaces are the kernel's own, which have fixed numbers.
+var firstNamespaces = map[string]string{"pid": "pid:[4026531836]", "uts": "uts:[4026531838]", "ipc": "ipc:[4026531839]"}
+
+// inContainer recognises the usual ones by the marks they leave. A machine made
+// from a container's image has them as well, but none of its namespaces.
 func (h *host) inContainer() bool {
-	return h.exists("/.dockerenv") || h.exists("/run/.containerenv") || h.exists("/run/systemd/container")
+	if !h.exists("/.dockerenv") && !h.exists("/run/.containerenv") && !h.exists("/run/systemd/container") {
+		return false
+	}
+	for kind, first := range firstNamespaces {
+		if is, err := os.Readlink(h.path("/proc/self/ns/" + kind)); err != nil || is != first {
+			return true
+		}
+	}
+	return false
 }
 
 func kernelRelease() (string, error) {

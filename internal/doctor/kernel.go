@@ -118,7 +118,7 @@ func (h *host) mounts(ctx context.Context) Check {
 		[]string{"/bin/sh", "-c", "mount -t tmpfs doctor /tmp && mount -t proc doctor /proc"},
 	})
 	if err != nil {
-		fix := "nothing (AppArmor, SELinux, a container) may forbid mounts inside a user namespace"
+		fix := "nothing (seccomp, AppArmor, SELinux) may forbid mounts inside a user namespace"
 		if h.inContainer() {
 			fix = containerFix
 		}

@@ -2,20 +2,23 @@ package doctor
 
 import (
 	"context"
+	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 
 	"github.com/gavel-oj/gavel/internal/language"
+	"github.com/gavel-oj/gavel/internal/sandbox"
 )
 
-// probesAtOnce bounds the version probes: some toolchains take a second to say
-// who they are.
+// probesAtOnce bounds the probes: some toolchains take a second to say who they
+// are, and more to compile.
 const probesAtOnce = 4
 
 // languages says of every language which toolchain is here, or what is missing
-// for it. Only the version is asked: that a language works, the worker's
-// self-test proves.
+// for it. It compiles what the worker's self-test does, but in no box and without
+// running it: that a language works, the self-test proves.
 func (h *host) languages(ctx context.Context) []Check {
 	registry, err := language.Builtin()
 	if err != nil {
@@ -68,7 +71,53 @@ func (h *host) language(ctx context.Context, l *language.Language) Check {
 	case err != nil:
 		return withheld("not offered: %s does not run: %v", argv[0], err)
 	}
+	switch err := h.compiles(ctx, l); {
+	case ctx.Err() != nil:
+		return withheld("not offered: its version and its self-test program took longer than %v", programTimeout)
+	case err != nil:
+		c := withheld("not offered: its self-test program does not compile: %v", err)
+		c.Fix = "install its toolchain again, with what it needs (docs/reference/languages.md names packages); gavel-worker language test " + l.ID + " proves it"
+		return c
+	}
 	return ok(title, "%s", language.ShortVersion(argv[0], text))
+}
+
+// boxDirs are the names in a command of the folders that a box would have.
+var boxDirs = regexp.MustCompile("(" + sandbox.WorkDir + "|" + sandbox.SourceDir + ")(/|$)")
+
+// compiles tries to compile the self-test program, in a temporary folder that it
+// removes. A language that first has much to prepare is left to the self-test.
+func (h *host) compiles(ctx context.Context, l *language.Language) error {
+	if l.Prepare != nil {
+		return nil
+	}
+	dir, err := os.MkdirTemp("", "gavel-doctor-")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	for _, sub := range []string{sandbox.WorkDir, sandbox.SourceDir} {
+		if err := os.Mkdir(filepath.Join(dir, sub), 0o700); err != nil {
+			return err
+		}
+	}
+	source := filepath.Join(sandbox.SourceDir, l.Source)
+	if err := os.WriteFile(filepath.Join(dir, source), []byte(l.SelfTest.Source), 0o600); err != nil {
+		return err
+	}
+	here := func(words []string) []string {
+		for i, w := range words {
+			words[i] = boxDirs.ReplaceAllString(w, dir+"$1$2")
+		}
+		return words
+	}
+	argv, _ := h.find(l.CompileArgv(source), l.CompileEnv())
+	if len(argv) == 0 {
+		return nil // nothing to check
+	}
+	argv = here(argv)
+	_, err = h.runIn(ctx, filepath.Join(dir, sandbox.WorkDir), here(l.CompileEnv()), argv[0], "", argv[1:]...)
+	return err
 }
 
 // find resolves a command as a box would; missing says what is not there. What

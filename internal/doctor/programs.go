@@ -95,8 +95,12 @@ func (h *host) run(ctx context.Context, path, stdin string, args ...string) (str
 }
 
 func (h *host) runWith(ctx context.Context, env []string, path, stdin string, args ...string) (string, error) {
+	return h.runIn(ctx, "/", env, path, stdin, args...)
+}
+
+func (h *host) runIn(ctx context.Context, dir string, env []string, path, stdin string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, h.path(path), args...)
-	cmd.Dir = "/"
+	cmd.Dir = dir
 	cmd.Env = env
 	cmd.Stdin = strings.NewReader(stdin)
 	cmd.WaitDelay = time.Second
