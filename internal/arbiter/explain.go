@@ -54,7 +54,13 @@ func (a *Arbiter) doneTo(ctx context.Context, sub *gavelapi.Submission, e *gavel
 	}
 	cancelled := false
 	for _, r := range rows {
-		text := map[string]string{"submission.cancel": "cancelled", "queue.bump": "put in front"}[r.Action]
+		text := map[string]string{
+			"submission.cancel": "cancelled", "queue.bump": "put in front", "rejudge.start": "begun", "rejudge.apply": "applied",
+			"rejudge.discard": "discarded", "rejudge.cancel": "cancelled",
+		}[r.Action]
+		if r.RejudgeID != 0 {
+			text = fmt.Sprintf("rejudge %d, which it is in, was %s", r.RejudgeID, text)
+		}
 		text += " by " + cmp.Or(r.TokenNote, "a token without a note")
 		if r.Reason != "" {
 			text += ": " + r.Reason

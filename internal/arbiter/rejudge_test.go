@@ -253,6 +253,37 @@ func TestACancelledRejudgeStopsAndIsCancelledOnce(t *testing.T) {
 	}
 }
 
+// Whoever asks what became of a submission is told which rejudge took it over,
+// whose it was and why, and how that ended.
+func TestTheHistoryNamesTheRejudge(t *testing.T) {
+	s := newStand(t, quick)
+	w := s.worker("w", 1, "c")
+	sub := s.submit("c")
+	running := w.claim()
+	r := s.rejudge(gavelapi.RejudgeFilter{Submissions: []int64{sub.ID}}, "later")
+	wantGone(t, w.beat(running.LeaseToken), gavelapi.LeaseSuperseded)
+	if _, err := s.CancelRejudge(t.Context(), s.admin, r.ID, "the wrong one"); err != nil {
+		t.Fatal(err)
+	}
+	e, err := s.Explain(t.Context(), sub.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var texts []string
+	for _, h := range e.History {
+		texts = append(texts, h.Text)
+	}
+	all := strings.Join(texts, "\n")
+	for _, want := range []string{
+		fmt.Sprintf("rejudge %d, which it is in, was begun by test: test", r.ID), "it was cancelled: superseded by a rejudge",
+		fmt.Sprintf("rejudge %d, which it is in, was cancelled by test: the wrong one", r.ID),
+	} {
+		if !strings.Contains(all, want) {
+			t.Errorf("not said: %s\n%s", want, all)
+		}
+	}
+}
+
 // Nobody takes another's rejudge for the one that was asked for.
 func TestASecondRejudgeForAnotherReasonIsRefused(t *testing.T) {
 	s := newStand(t, quick)

@@ -11,11 +11,22 @@ select a.id, a.at, coalesce(a.token_id, 0)::bigint as token_id, coalesce(t.note,
  order by a.id desc limit sqlc.arg(page)::int;
 
 -- name: DoneToSubmission :many
--- API, explaining one: who put it in front or cancelled it, and why. Index:
--- audit_by_subject.
-select a.at, a.action, a.reason, coalesce(t.note, '') as token_note
-  from audit a left join tokens t on t.id = a.token_id
- where a.subject = sqlc.arg(submission_id)::bigint::text and a.action in ('submission.cancel', 'queue.bump') order by a.id;
+-- API, explaining one: who put it in front, cancelled it or had it rejudged, and
+-- why. Indexes: audit_by_subject, judgings_by_submission.
+with rejudged as (
+  select r.id, r.created_at, r.reason, r.created_by from judgings g join rejudges r on r.id = g.rejudge_id
+   where g.submission_id = sqlc.arg(submission_id)::bigint
+)
+select d.at, d.action, d.reason, d.rejudge_id, coalesce(t.note, '') as token_note
+  from (select a.at, a.action, a.reason, 0::bigint as rejudge_id, a.token_id
+          from audit a where a.subject = sqlc.arg(submission_id)::bigint::text and a.action in ('submission.cancel', 'queue.bump')
+        union all
+        select r.created_at, 'rejudge.start', r.reason, r.id, r.created_by from rejudged r
+        union all
+        select a.at, a.action, a.reason, r.id, a.token_id
+          from rejudged r join audit a on a.subject = 'rejudge ' || r.id and a.action in ('rejudge.apply', 'rejudge.discard', 'rejudge.cancel')) d
+  left join tokens t on t.id = d.token_id
+ order by d.at;
 
 -- name: SetWorkerAway :execrows
 -- 0 rows: there is no such worker, or it was removed.

@@ -25,20 +25,32 @@ func (q *Queries) BumpSubmission(ctx context.Context, db DBTX, submissionID int6
 }
 
 const doneToSubmission = `-- name: DoneToSubmission :many
-select a.at, a.action, a.reason, coalesce(t.note, '') as token_note
-  from audit a left join tokens t on t.id = a.token_id
- where a.subject = $1::bigint::text and a.action in ('submission.cancel', 'queue.bump') order by a.id
+with rejudged as (
+  select r.id, r.created_at, r.reason, r.created_by from judgings g join rejudges r on r.id = g.rejudge_id
+   where g.submission_id = $1::bigint
+)
+select d.at, d.action, d.reason, d.rejudge_id, coalesce(t.note, '') as token_note
+  from (select a.at, a.action, a.reason, 0::bigint as rejudge_id, a.token_id
+          from audit a where a.subject = $1::bigint::text and a.action in ('submission.cancel', 'queue.bump')
+        union all
+        select r.created_at, 'rejudge.start', r.reason, r.id, r.created_by from rejudged r
+        union all
+        select a.at, a.action, a.reason, r.id, a.token_id
+          from rejudged r join audit a on a.subject = 'rejudge ' || r.id and a.action in ('rejudge.apply', 'rejudge.discard', 'rejudge.cancel')) d
+  left join tokens t on t.id = d.token_id
+ order by d.at
 `
 
 type DoneToSubmissionRow struct {
 	At        time.Time
 	Action    string
 	Reason    string
+	RejudgeID int64
 	TokenNote string
 }
 
-// API, explaining one: who put it in front or cancelled it, and why. Index:
-// audit_by_subject.
+// API, explaining one: who put it in front, cancelled it or had it rejudged, and
+// why. Indexes: audit_by_subject, judgings_by_submission.
 func (q *Queries) DoneToSubmission(ctx context.Context, db DBTX, submissionID int64) ([]*DoneToSubmissionRow, error) {
 	rows, err := db.Query(ctx, doneToSubmission, submissionID)
 	if err != nil {
@@ -52,6 +64,7 @@ func (q *Queries) DoneToSubmission(ctx context.Context, db DBTX, submissionID in
 			&i.At,
 			&i.Action,
 			&i.Reason,
+			&i.RejudgeID,
 			&i.TokenNote,
 		); err != nil {
 			return nil, err
