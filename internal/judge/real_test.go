@@ -9,6 +9,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/fstest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -307,6 +308,24 @@ func TestSelfTestOffersTheLanguagesThatAreAlwaysHere(t *testing.T) {
 			t.Errorf("%+v", o)
 		}
 		t.Logf("%s: %s, %v", o.Language, o.Version, o.Took.Round(time.Millisecond))
+	}
+}
+
+// TestALanguageIsWithheldWithoutTheLibraryThatItPromises has self-tests that
+// import what their language promises, one of which is not there.
+func TestALanguageIsWithheldWithoutTheLibraryThatItPromises(t *testing.T) {
+	python := readFile(t, "../language/data/python3.yaml")
+	for library, has := range map[string]bool{"ctypes": true, "promised_and_not_there": false} {
+		promising := strings.Replace(python, "import collections,", "import "+library+", collections,", 1)
+		languages, err := language.Load(fstest.MapFS{"python3.yaml": {Data: []byte(promising)}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		e := newEngineWith(t, judge.Config{Provider: realProvider(t), Slots: 1, Languages: languages})
+		offers, err := e.SelfTest(t.Context())
+		if err != nil || len(offers) != 1 || offers[0].OK != has || strings.Contains(offers[0].Reason, library) == has {
+			t.Errorf("%s: %+v, %v", library, offers, err)
+		}
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gavel-oj/gavel/internal/judge/checker"
 	"github.com/gavel-oj/gavel/internal/language"
 	"github.com/gavel-oj/gavel/internal/problem"
 	"github.com/gavel-oj/gavel/internal/verdict"
@@ -123,15 +124,24 @@ func (e *Engine) selfTestPackage(lang *language.Language) (*problem.Package, err
 	return pkg, nil
 }
 
-// refusal says in one line why a self-test failed.
+// refusalBytes bounds what is quoted of a self-test program's standard error.
+const refusalBytes = 500
+
+// refusal says why a self-test failed.
 func refusal(r *Report) string {
 	if r.Verdict == verdict.CE {
 		return "the self-test program does not compile: " + r.Compile.Log
 	}
 	for _, t := range r.Tests {
 		if t.Verdict != verdict.AC {
-			return fmt.Sprintf("%s of the self-test program: %s %s (exit code %d, signal %d, cpu %v, memory %d KiB) %s",
+			why := fmt.Sprintf("%s of the self-test program: %s %s (exit code %d, signal %d, cpu %v, memory %d KiB) %s",
 				t.Name, t.Verdict, t.Reason, t.ExitCode, t.Signal, t.CPU, t.MemoryBytes>>10, t.Message)
+			if t.Wrote != nil && len(t.Wrote.Stderr) > 0 {
+				end := t.Wrote.Stderr[max(0, len(t.Wrote.Stderr)-refusalBytes):] // where interpreters say why
+				text, _ := checker.Clean(end, refusalBytes)
+				why += "; it wrote: " + strings.TrimSpace(text)
+			}
+			return why
 		}
 	}
 	return "the self-test program ended with " + string(r.Verdict)

@@ -81,6 +81,23 @@ func TestASwarmDoesNotStarveItself(t *testing.T) {
 	}
 }
 
+// A step of many processes has more CPU time than wall time, so its CPU limit is
+// the larger one. Its wall limit is not raised to that.
+func TestAWallLimitBelowTheCPULimitHolds(t *testing.T) {
+	p := open(t, Config{})
+	t.Cleanup(func() { _ = p.Close() })
+	b, err := p.Open(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec := shell("for i in 1 2 3 4; do (while :; do :; done) & done; wait")
+	spec.Limits.CPU, spec.Limits.Wall = time.Minute, 1500*time.Millisecond
+	got, err := b.Run(t.Context(), spec)
+	if err != nil || got.Fired != sandbox.LimitWall || got.CPU >= spec.Limits.CPU || got.Wall-got.Starved < spec.Limits.Wall {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
 // A machine on which a program comes to nothing within several times its wall
 // limit is at fault, not the program.
 func TestAProgramThatGetsNoCPUIsAFaultOfTheMachine(t *testing.T) {
