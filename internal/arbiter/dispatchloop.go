@@ -204,6 +204,9 @@ func (l *leadership) settle(plan []plannedGrant, rows []*storedb.GrantLeasesRow,
 			l.board.Release(g.job.ID, g.job.Gen, now)
 			continue // cancelled, or taken otherwise: the scan knows better
 		}
+		if g.job.Lane != dispatch.Probe {
+			l.grants++
+		}
 		l.hold(&held{
 			jobID: r.JobID, submissionID: r.SubmissionID, kind: r.Kind, workID: r.WorkID, gen: r.LeaseGen, token: g.token,
 			session: g.waiter.session, request: g.waiter.request, workerID: g.waiter.workerID,
@@ -216,7 +219,6 @@ func (l *leadership) settle(plan []plannedGrant, rows []*storedb.GrantLeasesRow,
 		}
 		leases[g.waiter] = append(leases[g.waiter], lease)
 	}
-	l.grants += int64(len(rows))
 	l.a.count.granted.Add(int64(len(rows)))
 	for w, got := range leases {
 		l.answer(w, got, nil)

@@ -131,14 +131,24 @@ func spent(sub *gavelapi.Submission) (list []gavelapi.TimeSpent) {
 		took("compiling"+headerWords(c), c.WallUS)
 		rest -= c.WallUS
 	}
-	tests, run := int64(0), 0
+	tests, run, repeats := int64(0), 0, 0
 	for _, r := range sub.Detail.Tests {
-		if r.Verdict != gavelapi.SkippedTest {
-			tests += r.WallUS
-			run++
+		if r.Verdict == gavelapi.SkippedTest {
+			continue
 		}
+		run++
+		if len(r.Attempts) == 0 {
+			tests += r.WallUS
+		}
+		for _, again := range r.Attempts { // the one that counts among them
+			tests += again.WallUS
+		}
+		repeats += max(0, len(r.Attempts)-1)
 	}
 	what := fmt.Sprintf("running the program on %d tests", run)
+	if repeats > 0 {
+		what += fmt.Sprintf(" and %d times more, because of times near the limit or a busy machine", repeats)
+	}
 	if tests > rest { // some ran side by side, and how much of it nobody counts
 		took(what+", in sum: some ran side by side", tests)
 		return list

@@ -73,7 +73,8 @@ type leadership struct {
 	healthNews []health.Change    // to be written down
 	orphans    []int64            // probes of an earlier term that nobody waits for
 	hours      map[int64]*sleeper // planned absence of workers
-	// grants counts the leases granted in this term.
+	// grants counts the leases granted in this term. A probe is none: it shows
+	// that a worker asks, and not that anything is judged.
 	grants int64
 	// pace is about how long a job takes from its grant to its result.
 	pace time.Duration

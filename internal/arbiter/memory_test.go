@@ -57,3 +57,22 @@ func TestALateReclaimDoesNotForgetTheNextLease(t *testing.T) {
 		t.Error("an expired lease was kept")
 	}
 }
+
+// The alarm judge_down looks at whether anything is granted: probes alone must
+// not keep it from starting.
+func TestAProbeIsNoSignThatAnybodyJudges(t *testing.T) {
+	l, _, _ := remembering(t)
+	w := &waiter{id: 1, workerID: 7, inFlight: 2, done: make(chan struct{})}
+	plan := []plannedGrant{
+		{job: dispatch.Job{ID: 2, Lane: dispatch.Probe, Target: 7}, waiter: w, token: uuid.New()},
+		{job: dispatch.Job{ID: 3, Lane: dispatch.Judge}, waiter: w, token: uuid.New()},
+	}
+	l.settle(plan[:1], []*storedb.GrantLeasesRow{{JobID: 2, LeaseGen: 1, Kind: kindProbe}}, payloads{})
+	if l.grants != 0 {
+		t.Errorf("%d grants, of a probe", l.grants)
+	}
+	l.settle(plan[1:], []*storedb.GrantLeasesRow{{JobID: 3, LeaseGen: 1, Kind: kindProbe}}, payloads{})
+	if l.grants != 1 {
+		t.Errorf("%d grants, want 1", l.grants)
+	}
+}

@@ -46,3 +46,19 @@ func TestWhereTheTimeOfAJudgingWentIsExplained(t *testing.T) {
 		}
 	}
 }
+
+// A run that is repeated takes its time of the judging, and not of the rest.
+func TestRepeatedRunsAreTimeOfTheProgram(t *testing.T) {
+	s := newStand(t, quick)
+	w := s.worker("w", 1, "c")
+	sub := s.submit("c")
+	l := w.claim()
+	report := verdictReport("AC")
+	report.Tests[0].WallUS = 70
+	report.Tests[0].Attempts = []gavelapi.TestAttempt{{WallUS: 90}, {WallUS: 70}}
+	w.report(l.LeaseToken, report)
+	e, err := s.Explain(t.Context(), sub.ID)
+	if err != nil || len(e.Spent) != 4 || e.Spent[2].US != 160 || !strings.Contains(e.Spent[2].What, "on 1 tests and 1 times more") {
+		t.Errorf("%s, %v", asJSON(e), err)
+	}
+}
