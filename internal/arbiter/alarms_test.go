@@ -329,7 +329,7 @@ func TestAFleetThatIsDrainedIsSeen(t *testing.T) {
 	go func() { // it asks on, so it stays online
 		defer close(asks)
 		for ctx.Err() == nil {
-			w.tryClaim(100 * time.Millisecond) //nolint:errcheck // it is given nothing
+			w.tryClaim(100 * time.Millisecond) // it is given nothing
 		}
 	}()
 	al := s.starts(alarm.NoCapableWorker)

@@ -41,7 +41,7 @@ func installFunctions(ctx context.Context, cfg *pgx.ConnConfig) error {
 	if err != nil {
 		return err
 	}
-	defer conn.Close(context.WithoutCancel(ctx)) //nolint:errcheck // what counts is committed
+	defer conn.Close(context.WithoutCancel(ctx)) // what counts is committed
 	return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
 		// Two that start at once would meet in the catalogue, which waits for nobody.
 		if _, err := tx.Exec(ctx, "lock table schema_functions in exclusive mode"); err != nil {

@@ -17,7 +17,7 @@ func TestFunctionsAreTheStartedProgramsOwn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close(t.Context()) //nolint:errcheck // a test's connection
+	defer conn.Close(t.Context())
 	exec := func(sql string) {
 		t.Helper()
 		if _, err := conn.Exec(t.Context(), sql); err != nil {
@@ -66,7 +66,7 @@ func TestADatabaseWithMigrationsThatAreGoneIsMigrated(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close(t.Context()) //nolint:errcheck // a test's connection
+	defer conn.Close(t.Context())
 	for _, sql := range []string{
 		"insert into goose_db_version (version_id, is_applied) values (19, true), (21, true), (29, true)",
 		"delete from goose_db_version where version_id >= 30", "drop table schema_functions",
