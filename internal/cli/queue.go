@@ -2,7 +2,6 @@ package cli
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -85,7 +84,7 @@ type QueueResumeCmd struct {
 func (cmd *QueueResumeCmd) Run(app *App) error {
 	return cmd.each(app, func(c *client.Client, b gavelapi.Brake) (*gavelapi.Queue, error) {
 		q, err := c.QueueResume(app.Ctx, b.Kind, b.Name, cmd.Reason)
-		if p, ok := errors.AsType[*gavelapi.Problem](err); ok && cmd.All && p.Status == http.StatusNotFound {
+		if cmd.All && client.StatusOf(err) == http.StatusNotFound {
 			return c.Queue(app.Ctx) // all that are held are meant
 		}
 		return q, err
