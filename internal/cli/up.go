@@ -11,6 +11,7 @@ import (
 	"sort"
 	"strings"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/lmittmann/tint"
 
 	"github.com/gavel-oj/gavel/examples"
@@ -158,8 +159,12 @@ func serverError(err error) error {
 	return &Error{Code: codeExit(e.Code), Message: message, Hint: e.Hint, cause: err}
 }
 
-// root is the innermost cause.
+// root is the innermost cause. Where a server was asked in several ways, with TLS
+// and without, what it said itself tells more than that it has no TLS.
 func root(err error) error {
+	if said, ok := errors.AsType[*pgconn.PgError](err); ok {
+		return said
+	}
 	for {
 		switch u := err.(type) { //nolint:errorlint // this walks the chain itself
 		case interface{ Unwrap() error }:
