@@ -231,7 +231,7 @@ func (e *Engine) loadOrMakeHeader(ctx context.Context, lang *language.Language, 
 		}
 	}
 	h.stamp = stamp + stampOf(h.watched...)
-	e.log.Info("header is compiled ahead", "language", lang.ID, "kept", kept, "took", e.clock.Now().Sub(from))
+	e.log.Info("header is compiled ahead", "language", lang.ID, "kept", kept, "ms", e.clock.Now().Sub(from).Milliseconds())
 	return h, nil
 }
 

@@ -61,7 +61,7 @@ func (e *Engine) prepared(ctx context.Context, box *lazyBox, lang *language.Lang
 	if err != nil {
 		return "", err
 	}
-	e.log.Info("toolchain prepared", "language", lang.ID, "took", e.clock.Now().Sub(from))
+	e.log.Info("toolchain prepared", "language", lang.ID, "ms", e.clock.Now().Sub(from).Milliseconds())
 	return path, nil
 }
 
