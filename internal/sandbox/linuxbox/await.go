@@ -16,8 +16,9 @@ var outputBuffers = sync.Pool{New: func() any { b := make([]byte, 64<<10); retur
 // the lock that the init needs to start this run's program in its own.
 const stockAfter = 500 * time.Microsecond
 
-// await reads the program's output until the outcome arrives. It is one loop on one thread: a program costs the host no
-// goroutine and no wake-up that is not due to an event.
+// await reads the program's output until the outcome arrives. It is one loop on
+// one thread: a program costs the host no goroutine and no wake-up that is not
+// due to an event.
 func (r *hostRun) await(atMost time.Duration) (*outcome, []*os.File, error) {
 	r.slot.pipes.stock()
 	buf, _ := outputBuffers.Get().(*[]byte) // New above makes nothing else
@@ -58,8 +59,10 @@ func (r *hostRun) await(atMost time.Duration) (*outcome, []*os.File, error) {
 			return nil, files, err
 		}
 		// Every process is gone, so what is in the pipes is all there will be.
-		for _, c := range collectors {
-			for c.read >= 0 {
+		// The kernel looked at them after the packet: one that was not ready is
+		// empty.
+		for i, c := range collectors {
+			for c.read >= 0 && polls[i+1].Revents != 0 {
 				before := c.seen
 				if c.drain(*buf); c.seen == before {
 					break

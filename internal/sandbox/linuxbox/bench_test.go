@@ -59,7 +59,11 @@ func (x *benchBox) spec(args ...string) *sandbox.Spec {
 }
 
 func (x *benchBox) run(b *testing.B, spec *sandbox.Spec) sandbox.Result {
-	res, err := x.box.Run(b.Context(), spec)
+	return x.runIn(b, x.box, spec)
+}
+
+func (x *benchBox) runIn(b *testing.B, box sandbox.Box, spec *sandbox.Spec) sandbox.Result {
+	res, err := box.Run(b.Context(), spec)
 	if err != nil || res.Fired == sandbox.LimitNone && (res.ExitCode != 0 || res.Signal != 0) {
 		b.Fatalf("%+v, %v", res, err)
 	}
@@ -89,7 +93,8 @@ func (x *benchBox) bare(b *testing.B, stdout *os.File, argv ...string) (used uni
 
 // BenchmarkReturnZero is a program that does nothing, from the call to its
 // result: with posix_spawn (what the standard library does is the same), in a
-// warm box, and with bubblewrap where that is installed. Runs of a judge are
+// warm box, in one that is pinned to a CPU as a worker's are, and with
+// bubblewrap where that is installed. Runs of a judge are
 // not back to back; some ways of entering a cgroup cost 6 to 14 ms when the
 // last time is more than 20 ms ago.
 func BenchmarkReturnZero(b *testing.B) {
@@ -101,10 +106,15 @@ func BenchmarkReturnZero(b *testing.B) {
 		b.Run(bench.name, func(b *testing.B) {
 			x := newBenchBox(b, "return0")
 			spec := x.spec()
+			pinned, err := x.p.OpenOn(b.Context(), ownCPUs(b, 1)[0].ID)
+			if err != nil {
+				b.Fatal(err)
+			}
 			var inside []time.Duration
 			ways := []*way{
 				{name: "posix_spawn", run: func() { x.bare(b, nil, x.dir+"/p") }},
 				{name: "box", run: func() { inside = append(inside, x.run(b, spec).Wall) }},
+				{name: "pinned-box", run: func() { x.runIn(b, pinned, spec) }},
 			}
 			if bwrap, err := exec.LookPath("bwrap"); err == nil {
 				ways = append(ways, &way{name: "bwrap", run: func() {
@@ -135,6 +145,7 @@ func BenchmarkReturnZero(b *testing.B) {
 				}
 			}
 			b.ReportMetric(us(median(ways[1].took)-base), "µs-added-by-box")
+			b.ReportMetric(us(median(ways[2].took)-base), "µs-added-by-pinned-box")
 			// From the fork to the end of the program; the rest is before and after.
 			b.ReportMetric(us(median(inside)), "µs-inside-box")
 		})

@@ -29,18 +29,20 @@ type forkJob struct {
 	files     []uintptr
 	joins     []int // v1 tasks files to enter first
 	cgroupDir int   // v2 leaf to start in, or -1
-	oneID     bool  // see setup
 
 	pid, pidfd int
 	started    time.Duration // monotonic, right before the fork
 }
 
-func startForker(tasks []int, cfg *setup) (*forker, error) {
+func startForker(tasks []int, cfg *setup, pin func() error) (*forker, error) {
 	f := &forker{jobs: make(chan func()), done: make(chan struct{})}
 	ready := make(chan error)
 	go func() {
 		runtime.LockOSThread()
-		err := f.lockDown(tasks, cfg)
+		err := pin()
+		if err == nil {
+			err = f.lockDown(tasks, cfg)
+		}
 		ready <- err
 		if err == nil {
 			f.loop()
@@ -122,8 +124,9 @@ func (j *forkJob) fork() error {
 			// A session of its own, and with it a scheduler's group where the
 			// kernel makes one for each: what a program does to its group's
 			// niceness slows neither the forker nor the next program.
-			Setsid:     true,
-			Credential: &syscall.Credential{Uid: boxUserUID, Gid: boxUserGID, NoSetGroups: j.oneID},
+			Setsid: true,
+			// The init itself has no supplementary groups.
+			Credential: &syscall.Credential{Uid: boxUserUID, Gid: boxUserGID, NoSetGroups: true},
 			PidFD:      &j.pidfd,
 		},
 	}

@@ -25,9 +25,6 @@ type initRun struct {
 
 	job     forkJob
 	poll    *poller // instead of the meter, when setup.Polled
-	cpuBase time.Duration
-	ownBase time.Duration // this thread's CPU time then
-	oomBase int
 	status  unix.WaitStatus
 	exited  bool
 	left    bool // other processes may be there after the program
@@ -103,6 +100,7 @@ func (r *initRun) takeFDs(fds []int) (mounts, std []int, err error) {
 	std, fds = fds[:3], fds[3:]
 	if r.req.newMeter {
 		r.meter.close()
+		r.noted = false
 		if r.meter, err = keepMeter(fds[0], fds[1], r.req.joins > 0); err != nil {
 			closeFDs(fds[2:])
 			closeFDs(std)
@@ -133,9 +131,33 @@ func (r *initRun) prepare(mounts []int) error {
 			return err
 		}
 	}
-	if r.lastID >= 0 {
-		// Best effort: a thread of ours may just have that number.
-		_, _ = unix.Pwrite(r.lastID, []byte(strconv.Itoa(firstPID-1)), 0)
+	if !r.idReady {
+		r.nextID()
+	}
+	r.idReady = false
+	return nil
+}
+
+// nextID sees to it that the next process gets firstPID. Best effort: a thread
+// of ours may just have that number.
+func (b *boxInit) nextID() {
+	if b.lastID >= 0 {
+		_, _ = unix.Pwrite(b.lastID, []byte(strconv.Itoa(firstPID-1)), 0)
+	}
+}
+
+// getReady does for the next run what need not wait for it, while the host is
+// busy with the result of this one.
+func (b *boxInit) getReady() error {
+	if err := b.limits.restore(); err != nil {
+		return err
+	}
+	b.nextID()
+	b.idReady = true
+	// A group of version 2 is for one run, and without groups there is nothing
+	// to note.
+	if b.meter.ownCPU {
+		b.noted = b.noteCounters() == nil // else the run itself tries, and reports
 	}
 	return nil
 }
@@ -167,7 +189,6 @@ func (r *initRun) fork(std []int) error {
 	if err := r.zero(); err != nil {
 		return step("cgroup", "", err)
 	}
-	r.job.oneID = r.cfg.OneID
 	if r.poll != nil {
 		if err := r.poll.lower(); err != nil {
 			return step("rlimit", "", err)
@@ -177,10 +198,7 @@ func (r *initRun) fork(std []int) error {
 	if r.poll != nil {
 		err = errors.Join(err, step("rlimit", "", r.poll.restore()))
 	}
-	if err := errors.Join(err, step("rlimit", "", r.limits.restore())); err != nil {
-		return err
-	}
-	return nil
+	return err
 }
 
 // tighten sets the program's hard limits, for as long as they may still move.
@@ -199,14 +217,27 @@ func (r *initRun) tighten() error {
 }
 
 // watch waits for the end of the program and enforces CPU and wall limits, and
-// those that the host asks for.
+// those that the host asks for. It does not look at once, because the program
+// has to get on the CPU first: many have ended before the first look is due.
 func (r *initRun) watch() error {
+	if err := r.tighten(); err != nil {
+		return err
+	}
 	var deadline time.Duration // for processes to be gone, once killed
 	poll := []unix.PollFd{
 		{Fd: int32(r.job.pidfd), Events: unix.POLLIN},
 		{Fd: int32(r.rx.sock), Events: unix.POLLIN},
 	}
-	for {
+	for wait := minWait; ; {
+		ts := unix.NsecToTimespec(int64(wait))
+		if _, err := unix.Ppoll(poll, &ts, nil); err != nil && !errors.Is(err, unix.EINTR) {
+			return fmt.Errorf("poll: %w", err)
+		}
+		if poll[1].Revents != 0 {
+			if err := r.hostSays(); err != nil {
+				return err
+			}
+		}
 		if r.left = r.reap(unix.WNOHANG); r.exited {
 			return nil
 		}
@@ -216,7 +247,7 @@ func (r *initRun) watch() error {
 				return err
 			}
 		}
-		wait := maxWait
+		wait = maxWait
 		if r.out.fired == causeNone {
 			used, err := r.usedCPU()
 			if err != nil {
@@ -242,15 +273,6 @@ func (r *initRun) watch() error {
 			}
 			killAll()
 		}
-		ts := unix.NsecToTimespec(int64(wait))
-		if _, err := unix.Ppoll(poll, &ts, nil); err != nil && !errors.Is(err, unix.EINTR) {
-			return fmt.Errorf("poll: %w", err)
-		}
-		if poll[1].Revents != 0 {
-			if err := r.hostSays(); err != nil {
-				return err
-			}
-		}
 	}
 }
 
@@ -262,7 +284,7 @@ func (r *initRun) enforce(cpu, wall time.Duration) error {
 		return err
 	}
 	switch {
-	case kills > r.oomBase:
+	case kills > r.base.oomKills:
 		r.fire(causeMemory)
 	case cpu > r.req.cpu:
 		r.fire(causeCPU)
@@ -295,7 +317,7 @@ func (r *initRun) hostSays() error {
 	if err != nil {
 		return err
 	}
-	if kills > r.oomBase && cause(body[0]) != causeCancel {
+	if kills > r.base.oomKills && cause(body[0]) != causeCancel {
 		r.fire(causeMemory)
 	}
 	r.fire(cause(body[0]))
@@ -370,7 +392,12 @@ func (r *initRun) finish() error {
 	if r.touched, err = r.root.touched(); err != nil {
 		return step("clean", "", err)
 	}
-	r.out.clean = len(r.touched) == 0
+	if r.out.clean = len(r.touched) == 0; r.out.clean && len(r.req.copyOut) == 0 {
+		return nil
+	}
+	if err := r.limits.restore(); err != nil { // what follows opens files
+		return step("rlimit", "", err)
+	}
 	r.out.fileLimit = r.hitFileLimit()
 	return nil
 }

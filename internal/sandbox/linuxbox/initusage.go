@@ -4,21 +4,39 @@ import "time"
 
 // What a run has used so far, by its cgroup or, without one, by the poller.
 
-// zero notes the counters, which are cumulative.
-func (r *initRun) zero() (err error) {
+// baseline is where the counters stood before the run: they are cumulative.
+type baseline struct {
+	cpu      time.Duration
+	own      time.Duration // the forker's CPU time then
+	oomKills int
+}
+
+// zero has what the run uses counted from here, or from where the counters were
+// noted since the last run: what the forker did in between comes off with the
+// rest of its work.
+func (r *initRun) zero() error {
 	if r.cfg.Polled {
 		r.poll = newPoller(r.req, r.cfg.OneID, r.root)
 		return nil
 	}
-	if r.oomBase, err = r.meter.readOOM(); err != nil {
-		return err
+	noted := r.noted
+	r.noted = false
+	if noted {
+		return nil
 	}
-	return r.zeroCPU()
+	return r.noteCounters()
 }
 
-func (r *initRun) zeroCPU() (err error) {
-	r.ownBase = threadCPU() // before the group's, as in usedCPU
-	r.cpuBase, err = r.meter.readCPU()
+func (b *boxInit) noteCounters() (err error) {
+	if b.base.oomKills, err = b.meter.readOOM(); err != nil {
+		return err
+	}
+	return b.noteCPU()
+}
+
+func (b *boxInit) noteCPU() (err error) {
+	b.base.own = threadCPU() // before the group's, as in usedCPU
+	b.base.cpu, err = b.meter.readCPU()
 	return err
 }
 
@@ -33,23 +51,23 @@ func (r *initRun) usedCPU() (time.Duration, error) {
 	}
 	var own time.Duration
 	if r.meter.ownCPU {
-		own = threadCPU() - r.ownBase
+		own = threadCPU() - r.base.own
 	}
 	now, err := r.meter.readCPU()
 	if err != nil {
 		return 0, err
 	}
-	return max(now-r.cpuBase-own, 0), nil
+	return max(now-r.base.cpu-own, 0), nil
 }
 
-// memoryKills counts kills of the memory controller, or 1 above oomBase when
+// memoryKills counts kills of the memory controller, or 1 above the baseline when
 // a look found too much.
 func (r *initRun) memoryKills() (int, error) {
 	if r.poll == nil {
 		return r.meter.readOOM()
 	}
 	if r.poll.overMemory {
-		return r.oomBase + 1, nil
+		return r.base.oomKills + 1, nil
 	}
-	return r.oomBase, nil
+	return r.base.oomKills, nil
 }

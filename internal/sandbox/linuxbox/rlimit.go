@@ -16,6 +16,7 @@ import (
 type softLimits struct {
 	saved [3]syscall.Rlimit
 	known bool
+	low   bool
 }
 
 var forkLimits = [3]int{unix.RLIMIT_STACK, unix.RLIMIT_FSIZE, unix.RLIMIT_NOFILE}
@@ -33,6 +34,7 @@ func (s *softLimits) lower(req *runReq) error {
 		}
 		s.known = true
 	}
+	s.low = true
 	// The stack limit has to be right at exec, which lays out the address
 	// space by it.
 	for i, value := range [3]int64{req.stackBytes, req.fileBytes, int64(max(req.openFiles, forkFDs))} {
@@ -47,12 +49,18 @@ func (s *softLimits) lower(req *runReq) error {
 	return nil
 }
 
+// restore is not urgent: all that a low limit is in the way of is opening many
+// files, and receiving them with a request.
 func (s *softLimits) restore() error {
+	if !s.low {
+		return nil
+	}
 	for i, what := range forkLimits {
 		if err := syscall.Setrlimit(what, &s.saved[i]); err != nil {
 			return err
 		}
 	}
+	s.low = false
 	return nil
 }
 

@@ -28,6 +28,8 @@ type setup struct {
 	// Polled says that there are no cgroups: the init looks at what the
 	// processes use. See poll.go.
 	Polled bool `json:"polled,omitempty"`
+	// CPU is the one that programs and those who watch them are pinned to.
+	CPU *int `json:"cpu,omitempty"`
 	// Weak turns protections off, by name. Only tests set it, to show that a
 	// protection's test fails without the protection.
 	Weak []string `json:"weak,omitempty"`

@@ -51,14 +51,18 @@ func (p *Provider) startSlot(ctx context.Context, index, cpu int) (*slot, error)
 	if s.group, err = p.cgroups.newSlot(fmt.Sprintf("slot%d-%d", index, p.serial.Add(1)), rootID); err != nil {
 		return nil, err
 	}
-	if err := s.start(ctx, rootID, userID, cpu); err != nil {
+	setup := p.setup
+	if cpu >= 0 {
+		setup.CPU = &cpu
+	}
+	if err := s.start(ctx, rootID, userID, &setup); err != nil {
 		_ = s.end()
 		return nil, err
 	}
 	return s, nil
 }
 
-func (s *slot) start(ctx context.Context, rootID, userID, cpu int) error {
+func (s *slot) start(ctx context.Context, rootID, userID int, setup *setup) error {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return &sandbox.Fault{Op: "start", Err: err}
@@ -105,7 +109,7 @@ func (s *slot) start(ctx context.Context, rootID, userID, cpu int) error {
 		defer d.Close()
 		attr.Sys.UseCgroupFD, attr.Sys.CgroupFD = true, int(d.Fd())
 	}
-	s.proc, err = s.p.starter.start(cpu, "/proc/self/exe", []string{initArg0}, attr)
+	s.proc, err = s.p.starter.start("/proc/self/exe", []string{initArg0}, attr)
 	// From here on the init alone has its end of the channel, so that its death
 	// is the end of what can be received.
 	_ = theirs.Close()
@@ -115,7 +119,7 @@ func (s *slot) start(ctx context.Context, rootID, userID, cpu int) error {
 	// Whatever the init waits for, it does not outlive who wanted it.
 	stop := context.AfterFunc(ctx, s.kill)
 	defer stop()
-	if err := s.outfit(); err != nil {
+	if err := s.outfit(setup); err != nil {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
@@ -125,7 +129,7 @@ func (s *slot) start(ctx context.Context, rootID, userID, cpu int) error {
 }
 
 // outfit makes a started init ready for runs.
-func (s *slot) outfit() error {
+func (s *slot) outfit(setup *setup) error {
 	// When the whole machine runs out of memory, programs go before the worker.
 	// Written with CAP_SYS_RESOURCE, it is a bound that nobody inside can lower.
 	if err := writeFile(fmt.Sprintf("/proc/%d/oom_score_adj", s.proc.Pid), "600"); err != nil {
@@ -136,7 +140,7 @@ func (s *slot) outfit() error {
 	} else if !hasCapability(unix.CAP_SYS_RESOURCE) {
 		s.p.noteWeaker([]string{"programs can lower their out-of-memory rank: the worker has no CAP_SYS_RESOURCE"})
 	}
-	return s.greet()
+	return s.greet(setup)
 }
 
 func idMap(rootID, userID int) []syscall.SysProcIDMap {
@@ -165,12 +169,12 @@ func startFault(err error) error {
 }
 
 // greet goes through the start of the protocol: setup, hello, go, ready.
-func (s *slot) greet() error {
+func (s *slot) greet(setup *setup) error {
 	tasks, err := s.group.v1Tasks()
 	if err != nil {
 		return err
 	}
-	err = sendPacket(s.rx.sock, packJSON(msgSetup, &s.p.setup), fdsOf(tasks)...)
+	err = sendPacket(s.rx.sock, packJSON(msgSetup, setup), fdsOf(tasks)...)
 	closeAll(tasks)
 	if err != nil {
 		return &sandbox.Fault{Op: "start", Err: err}

@@ -12,8 +12,8 @@ import (
 // to it, up to a bound. Beyond that the machine is at fault (L6).
 const (
 	maxCredit = 4 // times the wall limit
-	// creditLook is how long a program that got wall time runs on before the
-	// next look.
+	// creditLook is how long a program that got much wall time runs on before
+	// the next look; one that got little, as long as that.
 	creditLook = 10 * time.Millisecond
 )
 
@@ -30,7 +30,7 @@ func (r *initRun) grantWall(cpu, wall time.Duration) {
 func (r *initRun) wallLeft(now time.Duration) time.Duration {
 	left := r.job.started + r.req.wall + r.credit - now
 	if r.credit > 0 {
-		left = max(left, creditLook)
+		left = max(left, min(r.credit, creditLook), minWait)
 	}
 	return left
 }

@@ -111,3 +111,19 @@ func TestAProgramThatGetsNoCPUIsAFaultOfTheMachine(t *testing.T) {
 		t.Errorf("%+v, %v", got, err)
 	}
 }
+
+// Little wall time that was granted is looked at again soon: a program that
+// waits, and was held up for a moment at its start, must not get 10 ms for it.
+func TestLittleGrantedTimeIsLittle(t *testing.T) {
+	for granted, want := range map[time.Duration]time.Duration{
+		0:                      0,
+		50 * time.Microsecond:  minWait,
+		3 * time.Millisecond:   3 * time.Millisecond,
+		200 * time.Millisecond: creditLook,
+	} {
+		r := initRun{req: &runReq{wall: time.Second}, job: forkJob{started: 5 * time.Second}, credit: granted}
+		if got := r.wallLeft(6*time.Second + granted); got != want {
+			t.Errorf("with %v granted and used up, the next look is in %v, want %v", granted, got, want)
+		}
+	}
+}

@@ -57,7 +57,7 @@ func TestTheSupervisorsOwnWorkIsNotTakenOffTheProgramsTime(t *testing.T) {
 		defer usage.close()
 		for range 20 {
 			r := initRun{boxInit: &boxInit{meter: meter{cpu: usage, ownCPU: true}}}
-			if err := r.zeroCPU(); err != nil {
+			if err := r.noteCPU(); err != nil {
 				t.Error(err)
 			}
 			c := exec.Command("sh", "-c", "i=0; while [ $i -lt 10000 ]; do i=$((i+1)); done")

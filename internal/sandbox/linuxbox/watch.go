@@ -22,13 +22,17 @@ const (
 	// maxWait bounds how long an orphan's zombie counts as a process, and how
 	// late an out-of-memory kill of a child ends the run.
 	maxWait = 50 * time.Millisecond
+	// lateWake is how late the watcher may get the CPU after a long sleep: the
+	// scheduler lets a program that runs finish its time slice, or go on to the
+	// next tick. After sleeps of a millisecond that was not seen.
+	lateWake = 4 * time.Millisecond
 )
 
 // nextLook says how long the watcher may sleep: a program that runs on all
-// cpus cannot use up cpuLeft sooner than cpuLeft/cpus. The closer the limit,
-// the shorter the sleep, so the overshoot stays near minWait.
+// cpus cannot use up cpuLeft sooner than cpuLeft/cpus. The last stretch is
+// walked in steps of minWait, so the overshoot stays near that.
 func nextLook(cpuLeft, wallLeft time.Duration, cpus int) time.Duration {
-	d := max(cpuLeft/time.Duration(max(cpus, 1)), minWait)
+	d := max((cpuLeft-lateWake)/time.Duration(max(cpus, 1)), minWait)
 	return min(d, maxWait, max(wallLeft, 0))
 }
 

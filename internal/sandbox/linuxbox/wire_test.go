@@ -75,6 +75,10 @@ func TestWatcherNeverSleepsPastALimit(t *testing.T) {
 		if over := d*time.Duration(max(cpus, 1)) - cpu; over > minWait*time.Duration(max(cpus, 1)) {
 			t.Fatalf("sleeps %v: %v of CPU time over the limit", d, over)
 		}
+		// A long sleep ends so early that a late wake-up is still before the limit.
+		if d > minWait && d*time.Duration(max(cpus, 1))+lateWake > cpu {
+			t.Fatalf("sleeps %v with %v of CPU time left: no time for a late wake-up", d, cpu)
+		}
 		if d > wall || d > maxWait {
 			t.Fatalf("sleeps %v with %v of wall time left", d, wall)
 		}
