@@ -118,6 +118,12 @@ func (c *Client) refusal(ctx context.Context, op string, err error) error {
 	if ok && statuses[pg.Code] != 0 {
 		return &gavelapi.Problem{Status: statuses[pg.Code], Title: http.StatusText(statuses[pg.Code]), Detail: pg.Message, Hint: pg.Hint}
 	}
+	if ok && pg.Code == "42704" { // "invalid role OID": the functions ask for the session's login
+		return &gavelapi.Problem{
+			Status: http.StatusForbidden, Title: http.StatusText(http.StatusForbidden), Detail: "the worker's database login was dropped: " + pg.Message,
+			Hint: "where the worker has gone over to the arbiter, start gavel-worker; else let a superuser make the login again",
+		}
+	}
 	if ok && (pg.Code == "42501" || pg.Code == "42883") {
 		err = fmt.Errorf("the login may not do what an edge worker does; was it made a member of %s, and the database migrated? %w", store.EdgeRole, err)
 	}

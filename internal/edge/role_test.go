@@ -17,6 +17,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/gavel-oj/gavel/client"
 	"github.com/gavel-oj/gavel/gavelapi"
 	"github.com/gavel-oj/gavel/internal/store"
 )
@@ -329,4 +330,39 @@ func TestAForgottenGrantIsSaidAndTriedAgain(t *testing.T) {
 	s.exec("grant execute on function edge_claim(jsonb) to gavel_edge")
 	s.submit("c")
 	home.claim()
+}
+
+// An open session has the rights of gavel_edge for as long as it lasts, because
+// it took the role: it must not go on with them when the login has lost it.
+func TestALoginThatLostTheRoleEndsWithItsSessionsOpen(t *testing.T) {
+	s := newStand(t)
+	s.submit("c")
+	const login = "gavel_test_revoked"
+	db, err := store.Open(t.Context(), s.login(login), store.Options{Role: store.EdgeRole, MaxConns: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(db.Close)
+	a := s.agentOn(db, "home", made{})
+	l := a.claim()
+	refused := func(why string) {
+		t.Helper()
+		_, claim := a.Claim(t.Context(), a.request(uuid.NewString(), 0))
+		_, result := a.Result(t.Context(), gavelapi.ResultRequest{LeaseToken: l.LeaseToken, Report: verdictReport("AC")})
+		_, release := a.Release(t.Context(), gavelapi.ReleaseRequest{LeaseToken: l.LeaseToken})
+		_, _, reclaim := a.Reclaim(t.Context())
+		for call, err := range map[string]error{"claim": claim, "beat": a.beat(l.LeaseToken), "result": result, "release": release, "reclaim": reclaim} {
+			if client.StatusOf(err) != http.StatusForbidden || !strings.Contains(err.Error(), why) {
+				t.Errorf("%s of a login that is %s: %v", call, why, err)
+			}
+		}
+	}
+	s.exec("revoke gavel_edge from " + login)
+	refused("no member of gavel_edge any more")
+	s.exec("grant gavel_edge to " + login)
+	if err := a.beat(l.LeaseToken); err != nil {
+		t.Errorf("a member again: %v", err)
+	}
+	s.exec("drop role " + login)
+	refused("dropped")
 }

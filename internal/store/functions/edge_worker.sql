@@ -1,5 +1,17 @@
 -- Edge pull: who a worker is, and who could take work at present.
 
+-- Refuses a login that is no member of gavel_edge any more. A session that took
+-- the role while it was keeps the role's rights until it ends, whatever is
+-- revoked.
+create or replace function edge_login() returns void language plpgsql stable as $$
+begin
+  if exists (select from pg_roles where rolname = 'gavel_edge') and not pg_has_role(session_user, 'gavel_edge', 'member') then
+    raise exception using errcode = 'GV403', message = format('the login %s is no member of gavel_edge any more', session_user),
+      hint = format('a superuser may let it in again: grant gavel_edge to %I', session_user);
+  end if;
+end
+$$;
+
 -- Who calls: the worker of the request, if this login may work as it. Refuses a
 -- session whose transactions could stay open: it could keep what it claimed
 -- from everybody (a stopped client, the five nights).
@@ -9,6 +21,7 @@ declare
   v_ask  jsonb := edge_fit(request, edge_shape('lease'), 'request');
   v_id   bigint;
 begin
+  perform edge_login();
   if v_idle <= interval '0' or v_idle > interval '10 seconds' then
     raise exception using errcode = 'GV422', message = 'idle_in_transaction_session_timeout must lie between 1 ms and 10 s for an edge worker',
       hint = 'set it for the session, or with alter role';
@@ -39,6 +52,7 @@ declare
   v_gone  bigint;
   v_kept  boolean;
 begin
+  perform edge_login();
   if v_name is null or v_name !~ '^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$' or v_pool !~ '^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$' then
     raise exception using errcode = 'GV422', message = 'names of workers and pools have letters, digits, dot, dash and underscore, at most 64';
   elsif v_rank not between -1000000 and 1000000 then
