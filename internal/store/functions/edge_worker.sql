@@ -1,11 +1,12 @@
 -- Edge pull: who a worker is, and who could take work at present.
 
--- Refuses a login that is no member of gavel_edge any more. A session that took
--- the role while it was keeps the role's rights until it ends, whatever is
--- revoked.
+-- Refuses a login that could not call any more: neither a member of gavel_edge nor
+-- let in by itself. A session that took the role while it was a member keeps the
+-- role's rights until it ends, whatever is revoked.
 create or replace function edge_login() returns void language plpgsql stable as $$
 begin
-  if exists (select from pg_roles where rolname = 'gavel_edge') and not pg_has_role(session_user, 'gavel_edge', 'member') then
+  if exists (select from pg_roles where rolname = 'gavel_edge') and not pg_has_role(session_user, 'gavel_edge', 'member')
+     and not has_function_privilege(session_user, 'edge_hello(jsonb)', 'execute') then
     raise exception using errcode = 'GV403', message = format('the login %s is no member of gavel_edge any more', session_user),
       hint = format('a superuser may let it in again: grant gavel_edge to %I', session_user);
   end if;
