@@ -97,6 +97,8 @@ type JudgingInfo struct {
 	Verdict       string     `json:"verdict,omitempty"`
 	PackageDigest string     `json:"package_digest"`
 	RejudgeID     int64      `json:"rejudge_id,omitempty"`
+	RejudgeBy     string     `json:"rejudge_by,omitempty" doc:"note of the token that started the rejudge"`
+	RejudgeReason string     `json:"rejudge_reason,omitempty" doc:"why it was started"`
 	Worker        string     `json:"worker,omitempty"`
 	Current       bool       `json:"current"`
 	CreatedAt     time.Time  `json:"created_at"`

@@ -389,7 +389,7 @@ func judgingInfo(g *storedb.JudgingsOfSubmissionRow, current int64) gavelapi.Jud
 		Worker: g.Worker, Current: g.ID == current, CreatedAt: g.CreatedAt.UTC(), FinishedAt: utc(g.FinishedAt),
 	}
 	if g.RejudgeID != nil {
-		info.RejudgeID = *g.RejudgeID
+		info.RejudgeID, info.RejudgeReason, info.RejudgeBy = *g.RejudgeID, g.RejudgeReason, g.RejudgeBy
 	}
 	if g.State == "system_error" {
 		info.Verdict = "SE"

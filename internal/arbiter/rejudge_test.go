@@ -103,7 +103,8 @@ func TestARejudgeShowsWhatWouldChangeAndChangesItWhenApplied(t *testing.T) {
 		}
 	}
 	got := s.read(subs[0].ID).Detail.Judgings
-	if len(got) != 2 || got[0].Current || !got[1].Current || got[0].Verdict != "WA" || got[1].RejudgeID != r.ID {
+	if len(got) != 2 || got[0].Current || !got[1].Current || got[0].Verdict != "WA" || got[1].RejudgeID != r.ID ||
+		got[0].RejudgeBy != "" || got[1].RejudgeBy != "test" || got[1].RejudgeReason != "test" {
 		t.Errorf("the history is %s", asJSON(got))
 	}
 }

@@ -242,26 +242,30 @@ func (a *App) printDetail(w *bufio.Writer, s *gavelapi.Submission, d *gavelapi.S
 // again and what became of each.
 func rejudgings(s *gavelapi.Submission) []string {
 	var out []string
-	before := ""
+	before := "" // the verdict, "" without one
 	for _, j := range s.Detail.Judgings {
-		was := cmp.Or(j.Verdict, j.State)
 		if j.RejudgeID != 0 {
-			became := fmt.Sprintf("%s instead of %s", was, before)
+			became := fmt.Sprintf("%s instead of %s", j.Verdict, before)
 			switch {
+			case j.State == gavelapi.StatePending && before == "":
+				became = "not judged yet"
 			case j.State == gavelapi.StatePending:
 				became = "judged again now"
 			case j.State == gavelapi.StateCancelled:
 				became = "cancelled"
-			case was == before:
-				became = was + " again"
+			case before == "":
+				became = j.Verdict + ", its first verdict"
+			case j.Verdict == before:
+				became = j.Verdict + " again"
 			}
-			if !j.Current && j.State != gavelapi.StatePending && j.State != gavelapi.StateCancelled {
+			if !j.Current && j.Verdict != "" {
 				became += ", not current"
 			}
-			out = append(out, fmt.Sprintf("%d, %s UTC: %s", j.RejudgeID, instant(j.CreatedAt), became))
+			out = append(out, fmt.Sprintf("%d, %s UTC, by %s (%s): %s", j.RejudgeID, instant(j.CreatedAt),
+				cmp.Or(j.RejudgeBy, "a token without a note"), j.RejudgeReason, became))
 		}
-		if j.Current || before == "" {
-			before = was
+		if j.Verdict != "" && (j.Current || before == "") {
+			before = j.Verdict
 		}
 	}
 	return out

@@ -180,9 +180,14 @@ select e.id as job_id, coalesce(e.submission_id, 0)::bigint as submission_id, (s
 update rejudges set state = 'cancelled', finished_at = coalesce(finished_at, now()) where id = @id and state = 'running';
 
 -- name: JudgingsOfSubmission :many
+-- API, reading one, with who started its rejudges and why. Index: judgings_by_submission.
 select g.id, g.kind, g.state, coalesce(g.verdict, '') as verdict, g.package_digest, g.rejudge_id, g.created_at, g.finished_at,
-       coalesce(w.name, '') as worker
-  from judgings g left join workers w on w.id = g.worker_id where g.submission_id = $1 order by g.id;
+       coalesce(w.name, '') as worker, coalesce(r.reason, '') as rejudge_reason, coalesce(t.note, '') as rejudge_by
+  from judgings g
+  left join workers w on w.id = g.worker_id
+  left join rejudges r on r.id = g.rejudge_id
+  left join tokens t on t.id = r.created_by
+ where g.submission_id = $1 order by g.id;
 
 -- name: SolvesOf :many
 -- API: what a user has solved, oldest first; served by submissions_by_submitter.

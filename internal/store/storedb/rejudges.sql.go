@@ -280,8 +280,12 @@ func (q *Queries) InsertRejudgings(ctx context.Context, db DBTX, arg *InsertReju
 
 const judgingsOfSubmission = `-- name: JudgingsOfSubmission :many
 select g.id, g.kind, g.state, coalesce(g.verdict, '') as verdict, g.package_digest, g.rejudge_id, g.created_at, g.finished_at,
-       coalesce(w.name, '') as worker
-  from judgings g left join workers w on w.id = g.worker_id where g.submission_id = $1 order by g.id
+       coalesce(w.name, '') as worker, coalesce(r.reason, '') as rejudge_reason, coalesce(t.note, '') as rejudge_by
+  from judgings g
+  left join workers w on w.id = g.worker_id
+  left join rejudges r on r.id = g.rejudge_id
+  left join tokens t on t.id = r.created_by
+ where g.submission_id = $1 order by g.id
 `
 
 type JudgingsOfSubmissionRow struct {
@@ -294,8 +298,11 @@ type JudgingsOfSubmissionRow struct {
 	CreatedAt     time.Time
 	FinishedAt    *time.Time
 	Worker        string
+	RejudgeReason string
+	RejudgeBy     string
 }
 
+// API, reading one, with who started its rejudges and why. Index: judgings_by_submission.
 func (q *Queries) JudgingsOfSubmission(ctx context.Context, db DBTX, submissionID int64) ([]*JudgingsOfSubmissionRow, error) {
 	rows, err := db.Query(ctx, judgingsOfSubmission, submissionID)
 	if err != nil {
@@ -315,6 +322,8 @@ func (q *Queries) JudgingsOfSubmission(ctx context.Context, db DBTX, submissionI
 			&i.CreatedAt,
 			&i.FinishedAt,
 			&i.Worker,
+			&i.RejudgeReason,
+			&i.RejudgeBy,
 		); err != nil {
 			return nil, err
 		}
