@@ -43,6 +43,7 @@ type Rejudge struct {
 	Total      int              `json:"total" doc:"submissions in it"`
 	Done       int              `json:"done" doc:"judged so far; of one that was cancelled, what was judged before"`
 	Changed    int              `json:"changed" doc:"judged so far with another verdict than before"`
+	Applied    int              `json:"applied" doc:"of which the new verdict replaced the old one; a later rejudge may have replaced it since"`
 	Failed     int              `json:"failed" doc:"ended in a system error; their old verdicts stay"`
 	Skipped    []RejudgeSkipped `json:"skipped" doc:"selected but left out, and why"`
 	CreatedAt  time.Time        `json:"created_at"`
@@ -73,11 +74,13 @@ type RejudgeChange struct {
 	OldCPUUS     int64  `json:"old_cpu_us"`
 	NewCPUUS     int64  `json:"new_cpu_us"`
 	NewState     string `json:"new_state" enum:"pending,done,system_error,cancelled"`
-	Applied      bool   `json:"applied"`
+	First        bool   `json:"first,omitempty" doc:"there was no verdict to keep: the new one counts as soon as it is there, whatever becomes of the rejudge"`
+	Applied      bool   `json:"applied" doc:"the new verdict replaced the old one; a later rejudge may have replaced it since"`
 }
 
 // RejudgeChangeList is a page by submission.
 type RejudgeChangeList struct {
+	State   string          `json:"state" enum:"running,ready,applied,discarded,cancelled" doc:"of the rejudge"`
 	Changes []RejudgeChange `json:"changes"`
 	Next    string          `json:"next,omitempty"`
 }

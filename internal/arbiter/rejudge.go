@@ -203,7 +203,7 @@ func (a *Arbiter) Rejudge(ctx context.Context, id int64) (gavelapi.Rejudge, erro
 func rejudgeInfo(r *storedb.RejudgeByIDRow) (gavelapi.Rejudge, error) {
 	out := gavelapi.Rejudge{
 		ID: r.ID, State: r.State, Reason: r.Reason, Apply: "later", Total: int(r.Total), Done: int(r.Done),
-		Changed: int(r.Changed), Failed: int(r.Failed), CreatedAt: r.CreatedAt.UTC(), FinishedAt: utc(r.FinishedAt), DecidedAt: utc(r.DecidedAt),
+		Changed: int(r.Changed), Applied: int(r.Applied), Failed: int(r.Failed), CreatedAt: r.CreatedAt.UTC(), FinishedAt: utc(r.FinishedAt), DecidedAt: utc(r.DecidedAt),
 	}
 	if r.AutoApply {
 		out.Apply = "at_once"
@@ -246,9 +246,11 @@ func (a *Arbiter) RejudgeChanges(ctx context.Context, id int64, onlyChanged bool
 	if err != nil {
 		return list, err
 	}
-	if _, err := a.Rejudge(ctx, id); err != nil {
+	r, err := a.Rejudge(ctx, id)
+	if err != nil {
 		return list, err
 	}
+	list.State = r.State
 	rows, err := a.q.RejudgeChanges(ctx, a.db.Pool, &storedb.RejudgeChangesParams{RejudgeID: id, After: after, OnlyChanged: onlyChanged, Page: int32(limit) + 1})
 	if err != nil {
 		return list, unavailable(err, "read the changes of a rejudge")
@@ -260,7 +262,8 @@ func (a *Arbiter) RejudgeChanges(ctx context.Context, id int64, onlyChanged bool
 	for _, r := range rows {
 		c := gavelapi.RejudgeChange{
 			SubmissionID: r.SubmissionID, Problem: r.Problem, User: r.Submitter, Language: r.Language,
-			OldVerdict: r.OldVerdict, NewVerdict: r.NewVerdict, OldCPUUS: r.OldCPUUs, NewCPUUS: r.NewCPUUs, NewState: openIsPending(r.NewState), Applied: r.Applied,
+			OldVerdict: r.OldVerdict, NewVerdict: r.NewVerdict, OldCPUUS: r.OldCPUUs, NewCPUUS: r.NewCPUUs, NewState: openIsPending(r.NewState),
+			First: r.First, Applied: r.Applied,
 		}
 		if r.OldState == "system_error" {
 			c.OldVerdict = "SE"

@@ -109,6 +109,60 @@ func TestARejudgeShowsWhatWouldChangeAndChangesItWhenApplied(t *testing.T) {
 	}
 }
 
+func (s *stand) changes(id int64) gavelapi.RejudgeChangeList {
+	s.t.Helper()
+	list, err := s.RejudgeChanges(s.t.Context(), id, false, "", 10)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return list
+}
+
+// Applied is what an apply, or an apply at once, did: not what counts because
+// there was nothing before, and also what another rejudge has replaced since.
+func TestWhatIsAppliedIsWhatWasApplied(t *testing.T) {
+	s := newStand(t, quick)
+	w := s.worker("w", 1, "c")
+	judged := s.submit("c")
+	w.judge("WA")
+	waits := s.submit("c")
+	r := s.rejudge(gavelapi.RejudgeFilter{Submissions: []int64{judged.ID, waits.ID}}, "later")
+	w.judge("AC")
+	w.judge("AC")
+	s.awaitRejudge(r.ID, gavelapi.RejudgeReady)
+	want := func(id int64, state string, count int, flags ...[2]bool) {
+		t.Helper()
+		list, got := s.changes(id), [][2]bool{}
+		for _, c := range list.Changes {
+			got = append(got, [2]bool{c.First, c.Applied})
+		}
+		if diff := cmp.Diff(flags, got); diff != "" || list.State != state {
+			t.Errorf("state %s, want %s; first and applied of each (-want +got):\n%s", list.State, state, diff)
+		}
+		if r, err := s.Rejudge(t.Context(), id); err != nil || r.Applied != count {
+			t.Errorf("%d are applied, want %d: %v", r.Applied, count, err)
+		}
+	}
+	if got := s.read(waits.ID); got.Verdict != "AC" {
+		t.Errorf("the first verdict is %q", got.Verdict)
+	}
+	want(r.ID, gavelapi.RejudgeReady, 0, [2]bool{false, false}, [2]bool{true, false})
+	if _, err := s.ApplyRejudge(t.Context(), s.admin, r.ID, nil, ""); err != nil {
+		t.Fatal(err)
+	}
+	want(r.ID, gavelapi.RejudgeApplied, 1, [2]bool{false, true}, [2]bool{true, false})
+	again := s.rejudge(gavelapi.RejudgeFilter{Submissions: []int64{judged.ID, waits.ID}}, "at_once")
+	w.judge("TLE")
+	w.judge("TLE")
+	s.awaitRejudge(again.ID, gavelapi.RejudgeApplied)
+	want(again.ID, gavelapi.RejudgeApplied, 2, [2]bool{false, true}, [2]bool{false, true})
+	want(r.ID, gavelapi.RejudgeApplied, 1, [2]bool{false, true}, [2]bool{true, false})
+	list, err := s.Rejudges(t.Context(), "", 10)
+	if err != nil || len(list.Rejudges) != 2 || list.Rejudges[0].Applied != 2 || list.Rejudges[1].Applied != 1 {
+		t.Errorf("listed: %s, %v", asJSON(list), err)
+	}
+}
+
 func TestADiscardedRejudgeChangesNothing(t *testing.T) {
 	s := newStand(t, quick)
 	w := s.worker("w", 1, "c")
@@ -130,6 +184,9 @@ func TestADiscardedRejudgeChangesNothing(t *testing.T) {
 	}
 	if got := s.read(sub.ID); got.Verdict != "AC" {
 		t.Errorf("the verdict is %s", got.Verdict)
+	}
+	if list := s.changes(r.ID); list.State != gavelapi.RejudgeDiscarded || len(list.Changes) != 1 || list.Changes[0].Applied {
+		t.Errorf("%s", asJSON(list))
 	}
 }
 

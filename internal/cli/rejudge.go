@@ -194,12 +194,19 @@ func (cmd *RejudgeDiffCmd) Run(app *App) error {
 		if err != nil {
 			return err
 		}
-		all.Changes, all.Next = append(all.Changes, list.Changes...), list.Next
+		all.State, all.Changes, all.Next = list.State, append(all.Changes, list.Changes...), list.Next
 		if all.Next == "" {
 			break
 		}
 	}
-	verdict := func(v string) cell { return shade(v, verdictColor(v)) }
+	switch {
+	case app.machine():
+	case all.State == gavelapi.RejudgeDiscarded:
+		app.note("rejudge %d was discarded: none of its verdicts was applied, and none can be", cmd.ID)
+	case all.State == gavelapi.RejudgeCancelled:
+		app.note("rejudge %d was cancelled: what was not applied then cannot be any more", cmd.ID)
+	}
+	verdict := func(v string) cell { return shade(orDash(v), verdictColor(v)) }
 	return printItems(app, all.Changes, all, func(c gavelapi.RejudgeChange) string { return strconv.FormatInt(c.SubmissionID, 10) }, []column[gavelapi.RejudgeChange]{
 		{name: "SUBMISSION", right: true, cell: func(c gavelapi.RejudgeChange) cell { return number(c.SubmissionID) }},
 		{name: "PROBLEM", flex: 10, cell: func(c gavelapi.RejudgeChange) cell { return text(c.Problem) }},
@@ -209,13 +216,21 @@ func (cmd *RejudgeDiffCmd) Run(app *App) error {
 		{name: "NEW", cell: func(c gavelapi.RejudgeChange) cell { return verdict(c.NewVerdict) }},
 		{name: "OLD MS", right: true, cell: func(c gavelapi.RejudgeChange) cell { return text(ms(c.OldCPUUS)) }},
 		{name: "NEW MS", right: true, cell: func(c gavelapi.RejudgeChange) cell { return text(ms(c.NewCPUUS)) }},
-		{name: "APPLIED", cell: func(c gavelapi.RejudgeChange) cell {
-			if c.Applied {
-				return text("yes")
-			}
-			return text("no")
-		}},
+		{name: "APPLIED", cell: func(c gavelapi.RejudgeChange) cell { return text(applied(all.State, &c)) }},
 	})
+}
+
+// applied says whether a new verdict replaced the old one, or why it does not.
+func applied(state string, c *gavelapi.RejudgeChange) string {
+	switch {
+	case c.Applied:
+		return "yes"
+	case c.First && c.NewState != gavelapi.StateCancelled:
+		return "first verdict" // it counts, and nobody needs to apply it
+	case state == gavelapi.RejudgeDiscarded || state == gavelapi.RejudgeCancelled:
+		return state // the rejudge, and with it this
+	}
+	return "no"
 }
 
 func (a *App) printRejudge(r *gavelapi.Rejudge) error {
@@ -228,6 +243,7 @@ func (a *App) printRejudges(items []gavelapi.Rejudge, whole any) error {
 		{name: "STATE", cell: func(r gavelapi.Rejudge) cell { return text(r.State) }},
 		{name: "DONE", right: true, cell: func(r gavelapi.Rejudge) cell { return text(fmt.Sprintf("%d/%d", r.Done, r.Total)) }},
 		{name: "CHANGED", right: true, cell: func(r gavelapi.Rejudge) cell { return number(int64(r.Changed)) }},
+		{name: "APPLIED", right: true, cell: func(r gavelapi.Rejudge) cell { return number(int64(r.Applied)) }},
 		{name: "FAILED", right: true, cell: func(r gavelapi.Rejudge) cell { return number(int64(r.Failed)) }},
 		{name: "SKIPPED", right: true, cell: func(r gavelapi.Rejudge) cell { return number(int64(len(r.Skipped))) }},
 		{name: "APPLY", cell: func(r gavelapi.Rejudge) cell { return text(r.Apply) }},

@@ -44,3 +44,27 @@ func TestASubmissionNamesItsRejudges(t *testing.T) {
 		}
 	}
 }
+
+func TestAppliedIsSaidAsItIs(t *testing.T) {
+	done := gavelapi.StateDone
+	for _, c := range []struct {
+		state  string
+		change gavelapi.RejudgeChange
+		want   string
+	}{
+		{gavelapi.RejudgeReady, gavelapi.RejudgeChange{NewState: done}, "no"},
+		{gavelapi.RejudgeApplied, gavelapi.RejudgeChange{NewState: done, Applied: true}, "yes"},
+		{gavelapi.RejudgeApplied, gavelapi.RejudgeChange{NewState: done}, "no"}, // a part was
+		{gavelapi.RejudgeReady, gavelapi.RejudgeChange{NewState: done, First: true}, "first verdict"},
+		{gavelapi.RejudgeDiscarded, gavelapi.RejudgeChange{NewState: done, First: true}, "first verdict"},
+		{gavelapi.RejudgeCancelled, gavelapi.RejudgeChange{NewState: gavelapi.StatePending, First: true}, "first verdict"},
+		{gavelapi.RejudgeDiscarded, gavelapi.RejudgeChange{NewState: done}, "discarded"},
+		{gavelapi.RejudgeCancelled, gavelapi.RejudgeChange{NewState: gavelapi.StateCancelled}, "cancelled"},
+		{gavelapi.RejudgeCancelled, gavelapi.RejudgeChange{NewState: gavelapi.StateCancelled, First: true}, "cancelled"},
+		{gavelapi.RejudgeCancelled, gavelapi.RejudgeChange{NewState: done, Applied: true}, "yes"}, // at once, before it was cancelled
+	} {
+		if got := applied(c.state, &c.change); got != c.want {
+			t.Errorf("%s, %+v: %q, want %q", c.state, c.change, got, c.want)
+		}
+	}
+}

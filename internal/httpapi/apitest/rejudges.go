@@ -104,7 +104,7 @@ func (f *Fake) RejudgeChanges(ctx context.Context, id int64, _ bool, cursor stri
 		})
 	}
 	items, next, err := page(all, cursor, limit)
-	return gavelapi.RejudgeChangeList{Changes: items, Next: next}, err
+	return gavelapi.RejudgeChangeList{State: r.State, Changes: items, Next: next}, err
 }
 
 // ApplyRejudge implements httpapi.Service.
@@ -127,7 +127,9 @@ func (f *Fake) end(ctx context.Context, method string, id int64, from, to string
 		if r.State != from && r.State != to {
 			return apperr.New(apperr.Conflict, "look at its state", "the rejudge is %s", r.State)
 		}
-		r.State = to
+		if r.State = to; to == gavelapi.RejudgeApplied {
+			r.Applied = r.Changed
+		}
 		return nil
 	})
 }

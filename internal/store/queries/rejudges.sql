@@ -100,25 +100,51 @@ update rejudges r
 returning r.id, r.state, r.total;
 
 -- name: RejudgeByID :one
-select r.*, (select count(*) from judgings g where g.rejudge_id = r.id and g.state in ('done', 'system_error')) as done,
-       (select count(*) from judgings g join judgings o on o.id = g.previous_judging_id
-         where g.rejudge_id = r.id and g.state = 'done' and (o.verdict is distinct from g.verdict)) as changed,
-       (select count(*) from judgings g where g.rejudge_id = r.id and g.state = 'system_error') as failed
-  from rejudges r where r.id = $1;
+-- With what became of it so far; of a cancelled one, until then. Applied is as in
+-- RejudgeChanges.
+select r.*, c.done, c.changed, c.failed, c.applied
+  from rejudges r
+ cross join lateral (
+    select count(*) filter (where g.state in ('done', 'system_error')) as done,
+           count(*) filter (where g.state = 'done' and o.verdict is distinct from g.verdict) as changed,
+           count(*) filter (where g.state = 'system_error') as failed,
+           count(*) filter (where g.state = 'done' and o.state <> 'cancelled'
+             and (s.current_judging_id = g.id
+                  or exists (select from judgings h where h.submission_id = g.submission_id and h.previous_judging_id = g.id))) as applied
+      from judgings g
+      join judgings o on o.id = g.previous_judging_id
+      join submissions s on s.id = g.submission_id
+     where g.rejudge_id = r.id and (r.state <> 'cancelled' or g.finished_at <= r.finished_at)) c
+ where r.id = $1;
 
 -- name: ListRejudges :many
-select r.*, (select count(*) from judgings g where g.rejudge_id = r.id and g.state in ('done', 'system_error')) as done,
-       (select count(*) from judgings g join judgings o on o.id = g.previous_judging_id
-         where g.rejudge_id = r.id and g.state = 'done' and (o.verdict is distinct from g.verdict)) as changed,
-       (select count(*) from judgings g where g.rejudge_id = r.id and g.state = 'system_error') as failed
-  from rejudges r where r.id < sqlc.arg(before)::bigint order by r.id desc limit sqlc.arg(page)::int;
+select r.*, c.done, c.changed, c.failed, c.applied
+  from rejudges r
+ cross join lateral (
+    select count(*) filter (where g.state in ('done', 'system_error')) as done,
+           count(*) filter (where g.state = 'done' and o.verdict is distinct from g.verdict) as changed,
+           count(*) filter (where g.state = 'system_error') as failed,
+           count(*) filter (where g.state = 'done' and o.state <> 'cancelled'
+             and (s.current_judging_id = g.id
+                  or exists (select from judgings h where h.submission_id = g.submission_id and h.previous_judging_id = g.id))) as applied
+      from judgings g
+      join judgings o on o.id = g.previous_judging_id
+      join submissions s on s.id = g.submission_id
+     where g.rejudge_id = r.id and (r.state <> 'cancelled' or g.finished_at <= r.finished_at)) c
+ where r.id < sqlc.arg(before)::bigint order by r.id desc limit sqlc.arg(page)::int;
 
 -- name: RejudgeChanges :many
--- Old beside new, of every submission in a rejudge, or of those that differ.
+-- Old beside new, of every submission in a rejudge, or of those that differ. A
+-- judging was applied if it is, or was when a later one was made, the current
+-- one. Where there was no verdict to keep it has been that from the beginning,
+-- and nobody applied it: see MakeCurrent.
 select g.submission_id, p.name as problem, s.submitter, s.language,
        o.state as old_state, coalesce(o.verdict, '') as old_verdict, o.cpu_us as old_cpu_us,
        g.state as new_state, coalesce(g.verdict, '') as new_verdict, g.cpu_us as new_cpu_us,
-       (s.current_judging_id = g.id)::boolean as applied
+       (o.state = 'cancelled')::boolean as first,
+       (g.state = 'done' and o.state <> 'cancelled'
+        and (s.current_judging_id = g.id
+             or exists (select from judgings h where h.submission_id = g.submission_id and h.previous_judging_id = g.id)))::boolean as applied
   from judgings g
   join submissions s on s.id = g.submission_id
   join problems p on p.id = s.problem_id

@@ -336,11 +336,20 @@ func (q *Queries) JudgingsOfSubmission(ctx context.Context, db DBTX, submissionI
 }
 
 const listRejudges = `-- name: ListRejudges :many
-select r.id, r.reason, r.filter, r.auto_apply, r.state, r.total, r.skipped, r.created_by, r.created_at, r.finished_at, r.decided_at, (select count(*) from judgings g where g.rejudge_id = r.id and g.state in ('done', 'system_error')) as done,
-       (select count(*) from judgings g join judgings o on o.id = g.previous_judging_id
-         where g.rejudge_id = r.id and g.state = 'done' and (o.verdict is distinct from g.verdict)) as changed,
-       (select count(*) from judgings g where g.rejudge_id = r.id and g.state = 'system_error') as failed
-  from rejudges r where r.id < $1::bigint order by r.id desc limit $2::int
+select r.id, r.reason, r.filter, r.auto_apply, r.state, r.total, r.skipped, r.created_by, r.created_at, r.finished_at, r.decided_at, c.done, c.changed, c.failed, c.applied
+  from rejudges r
+ cross join lateral (
+    select count(*) filter (where g.state in ('done', 'system_error')) as done,
+           count(*) filter (where g.state = 'done' and o.verdict is distinct from g.verdict) as changed,
+           count(*) filter (where g.state = 'system_error') as failed,
+           count(*) filter (where g.state = 'done' and o.state <> 'cancelled'
+             and (s.current_judging_id = g.id
+                  or exists (select from judgings h where h.submission_id = g.submission_id and h.previous_judging_id = g.id))) as applied
+      from judgings g
+      join judgings o on o.id = g.previous_judging_id
+      join submissions s on s.id = g.submission_id
+     where g.rejudge_id = r.id and (r.state <> 'cancelled' or g.finished_at <= r.finished_at)) c
+ where r.id < $1::bigint order by r.id desc limit $2::int
 `
 
 type ListRejudgesParams struct {
@@ -363,6 +372,7 @@ type ListRejudgesRow struct {
 	Done       int64
 	Changed    int64
 	Failed     int64
+	Applied    int64
 }
 
 func (q *Queries) ListRejudges(ctx context.Context, db DBTX, arg *ListRejudgesParams) ([]*ListRejudgesRow, error) {
@@ -389,6 +399,7 @@ func (q *Queries) ListRejudges(ctx context.Context, db DBTX, arg *ListRejudgesPa
 			&i.Done,
 			&i.Changed,
 			&i.Failed,
+			&i.Applied,
 		); err != nil {
 			return nil, err
 		}
@@ -614,11 +625,20 @@ func (q *Queries) NotInRejudge(ctx context.Context, db DBTX, arg *NotInRejudgePa
 }
 
 const rejudgeByID = `-- name: RejudgeByID :one
-select r.id, r.reason, r.filter, r.auto_apply, r.state, r.total, r.skipped, r.created_by, r.created_at, r.finished_at, r.decided_at, (select count(*) from judgings g where g.rejudge_id = r.id and g.state in ('done', 'system_error')) as done,
-       (select count(*) from judgings g join judgings o on o.id = g.previous_judging_id
-         where g.rejudge_id = r.id and g.state = 'done' and (o.verdict is distinct from g.verdict)) as changed,
-       (select count(*) from judgings g where g.rejudge_id = r.id and g.state = 'system_error') as failed
-  from rejudges r where r.id = $1
+select r.id, r.reason, r.filter, r.auto_apply, r.state, r.total, r.skipped, r.created_by, r.created_at, r.finished_at, r.decided_at, c.done, c.changed, c.failed, c.applied
+  from rejudges r
+ cross join lateral (
+    select count(*) filter (where g.state in ('done', 'system_error')) as done,
+           count(*) filter (where g.state = 'done' and o.verdict is distinct from g.verdict) as changed,
+           count(*) filter (where g.state = 'system_error') as failed,
+           count(*) filter (where g.state = 'done' and o.state <> 'cancelled'
+             and (s.current_judging_id = g.id
+                  or exists (select from judgings h where h.submission_id = g.submission_id and h.previous_judging_id = g.id))) as applied
+      from judgings g
+      join judgings o on o.id = g.previous_judging_id
+      join submissions s on s.id = g.submission_id
+     where g.rejudge_id = r.id and (r.state <> 'cancelled' or g.finished_at <= r.finished_at)) c
+ where r.id = $1
 `
 
 type RejudgeByIDRow struct {
@@ -636,8 +656,11 @@ type RejudgeByIDRow struct {
 	Done       int64
 	Changed    int64
 	Failed     int64
+	Applied    int64
 }
 
+// With what became of it so far; of a cancelled one, until then. Applied is as in
+// RejudgeChanges.
 func (q *Queries) RejudgeByID(ctx context.Context, db DBTX, id int64) (*RejudgeByIDRow, error) {
 	row := db.QueryRow(ctx, rejudgeByID, id)
 	var i RejudgeByIDRow
@@ -656,6 +679,7 @@ func (q *Queries) RejudgeByID(ctx context.Context, db DBTX, id int64) (*RejudgeB
 		&i.Done,
 		&i.Changed,
 		&i.Failed,
+		&i.Applied,
 	)
 	return &i, err
 }
@@ -664,7 +688,10 @@ const rejudgeChanges = `-- name: RejudgeChanges :many
 select g.submission_id, p.name as problem, s.submitter, s.language,
        o.state as old_state, coalesce(o.verdict, '') as old_verdict, o.cpu_us as old_cpu_us,
        g.state as new_state, coalesce(g.verdict, '') as new_verdict, g.cpu_us as new_cpu_us,
-       (s.current_judging_id = g.id)::boolean as applied
+       (o.state = 'cancelled')::boolean as first,
+       (g.state = 'done' and o.state <> 'cancelled'
+        and (s.current_judging_id = g.id
+             or exists (select from judgings h where h.submission_id = g.submission_id and h.previous_judging_id = g.id)))::boolean as applied
   from judgings g
   join submissions s on s.id = g.submission_id
   join problems p on p.id = s.problem_id
@@ -692,10 +719,14 @@ type RejudgeChangesRow struct {
 	NewState     string
 	NewVerdict   string
 	NewCPUUs     int64
+	First        bool
 	Applied      bool
 }
 
-// Old beside new, of every submission in a rejudge, or of those that differ.
+// Old beside new, of every submission in a rejudge, or of those that differ. A
+// judging was applied if it is, or was when a later one was made, the current
+// one. Where there was no verdict to keep it has been that from the beginning,
+// and nobody applied it: see MakeCurrent.
 func (q *Queries) RejudgeChanges(ctx context.Context, db DBTX, arg *RejudgeChangesParams) ([]*RejudgeChangesRow, error) {
 	rows, err := db.Query(ctx, rejudgeChanges,
 		arg.RejudgeID,
@@ -721,6 +752,7 @@ func (q *Queries) RejudgeChanges(ctx context.Context, db DBTX, arg *RejudgeChang
 			&i.NewState,
 			&i.NewVerdict,
 			&i.NewCPUUs,
+			&i.First,
 			&i.Applied,
 		); err != nil {
 			return nil, err
