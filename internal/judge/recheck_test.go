@@ -194,6 +194,17 @@ func TestAToolchainWithAMissingPartIsTheToolchainsFault(t *testing.T) {
 		{"linker of fpc", "pascal", "/usr/bin/ld"},
 		{"units of fpc", "pascal", "/usr/lib*/{,*/}fpc/*/units/*/rtl/system.ppu"},
 		{"library of rustc", "rust", "/usr/lib*/rustlib/*/lib/libcore-*.rlib"},
+		{"library of ghc", "haskell", "/usr/lib/ghc/base-*/libHSbase-*.a"},
+		{"interfaces of ghc", "haskell", "/usr/lib/ghc/base-*/Prelude.hi"},
+		{"code generator of ghc", "haskell", "/usr/bin/as"},
+		{"modules of java", "java", "/usr/lib/jvm/*/lib/modules"},
+		{"server's library of java", "java", "/usr/lib/jvm/*/lib/server/libjvm.so"},
+		{"virtual machine of kotlin", "kotlin", "/usr/lib/jvm/*/lib/modules"},
+		{"compiler of mono", "csharp", "/usr/lib/mono/4.5/mcs.exe"},
+		{"library of mono", "csharp", "/usr/lib/mono/4.5/mscorlib.dll"},
+		{"reference of mono", "csharp", "/usr/lib/mono/4.5/System.Numerics.dll"},
+		{"compiler of go", "go", "/usr/{lib,local}/go*/pkg/tool/*/compile"},
+		{"linker of go", "go", "/usr/{lib,local}/go*/pkg/tool/*/link"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -205,12 +216,17 @@ func TestAToolchainWithAMissingPartIsTheToolchainsFault(t *testing.T) {
 				t.Fatalf("before: %+v, %v", r, err)
 			}
 			var parts []string
-			for _, dir := range []string{"", "*/"} {
-				found, err := filepath.Glob(strings.ReplaceAll(tt.pattern, "{,*/}", dir))
+			for _, dir := range []struct{ part, above string }{{"", "lib"}, {"*/", "local"}} {
+				pattern := strings.NewReplacer("{,*/}", dir.part, "{lib,local}", dir.above).Replace(tt.pattern)
+				found, err := filepath.Glob(pattern)
 				if err != nil {
 					t.Fatal(err)
 				}
 				for _, part := range found {
+					part, err := filepath.EvalSymlinks(part) // a directory may have several names
+					if err != nil {
+						t.Fatal(err)
+					}
 					if !slices.Contains(parts, part) {
 						parts = append(parts, part)
 					}
@@ -247,26 +263,39 @@ func TestAToolchainWithAMissingPartIsTheToolchainsFault(t *testing.T) {
 // TestASourceThatMakesTheCompilerWaitIsACompileError holds on a machine that is
 // busy, too: the compiler is asleep there as well.
 func TestASourceThatMakesTheCompilerWaitIsACompileError(t *testing.T) {
-	// Shorter limits, so that most sources do not take ten seconds.
+	// Shorter limits, so that they do not take half a minute.
 	c := strings.ReplaceAll(readFile(t, "../language/data/c.yaml"), "wall_ms: 30000", "wall_ms: 10000")
-	cpp := readFile(t, "../language/data/cpp17.yaml")
-	languages, err := language.Load(fstest.MapFS{"c.yaml": {Data: []byte(c)}, "cpp17.yaml": {Data: []byte(cpp)}})
+	data := fstest.MapFS{"c.yaml": {Data: []byte(c)}}
+	for _, id := range []string{"cpp17", "pascal", "rust", "haskell"} {
+		data[id+".yaml"] = &fstest.MapFile{Data: []byte(readFile(t, "../language/data/"+id+".yaml"))}
+	}
+	languages, err := language.Load(data)
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := newEngineWith(t, judge.Config{Provider: realProvider(t), Slots: 1, Languages: languages})
-	for _, source := range []struct{ lang, text string }{
+	sources := []struct{ lang, text string }{
 		{"c", "#include \"/proc/self/fd/2\"\nint main(void) {}\n"},
 		{"c", "asm(\".include \\\"/proc/self/fd/2\\\"\");\nint main(void) {}\n"},
 		{"cpp17", "#include \"/proc/self/fd/1\"\nint main() {}\n"},
-	} {
-		r, err := e.Judge(t.Context(), newTask(newPackage(t, "1 2", "3"), source.lang, source.text), quiet)
-		if err != nil {
-			t.Errorf("%q: %v", source.text, err)
-			continue
-		}
-		if r.Verdict != verdict.CE || r.Compile.Fired != sandbox.LimitAsleep || !strings.Contains(r.Compile.Log, "waited for") {
-			t.Errorf("%q: %s, %+v", source.text, r.Verdict, r.Compile)
-		}
+		{"pascal", "{$I /proc/self/fd/2}\nbegin end.\n"},
+		{"rust", "const X: &str = include_str!(\"/proc/self/fd/2\");\nfn main() { println!(\"{}\", X); }\n"},
+		{"haskell", "{-# LANGUAGE CPP #-}\n#include \"/proc/self/fd/2\"\nmain = return ()\n"},
+	}
+	e := newEngineWith(t, judge.Config{Provider: realProvider(t), Slots: len(sources), Languages: languages})
+	for _, source := range sources {
+		t.Run(source.lang, func(t *testing.T) {
+			t.Parallel() // they only wait
+			lang, _ := languages.Get(source.lang)
+			if _, err := os.Stat(lang.Compile.Argv[0]); err != nil {
+				testkit.Missing(t, testkit.Lang, "%v", err)
+			}
+			r, err := e.Judge(t.Context(), newTask(newPackage(t, "1 2", "3"), source.lang, source.text), quiet)
+			if err != nil {
+				t.Fatalf("%q: %v", source.text, err)
+			}
+			if r.Verdict != verdict.CE || r.Compile.Fired != sandbox.LimitAsleep || !strings.Contains(r.Compile.Log, "waited for") {
+				t.Errorf("%q: %s, %+v", source.text, r.Verdict, r.Compile)
+			}
+		})
 	}
 }
