@@ -359,6 +359,25 @@ func TestALanguageReturnsByItsOwnProbes(t *testing.T) {
 	}
 }
 
+// One compiler that breaks may be that of several languages.
+func TestLanguagesThatDoNotReturnLeaveTheWorkerItsOthers(t *testing.T) {
+	s := joined(t, "cpp17", "cpp20", "cpp23", "python3")
+	s.probes(1, always)
+	for _, l := range []string{"cpp17", "cpp20", "cpp23"} {
+		for range 3 {
+			s.fault(1, l, BlameToolchain)
+		}
+	}
+	s.tick(Default.Backoff)
+	if done := s.probes(1, never); len(done) != 3 {
+		t.Errorf("probed %s", done)
+	}
+	s.wantAway(1, "")
+	if got := s.AsideLanguages(1); len(got) != 3 {
+		t.Errorf("set aside: %v", got)
+	}
+}
+
 func TestAProbeThatNobodyPassesIsToBlame(t *testing.T) {
 	s := joined(t, "haskell")
 	s.Join(2, "x", []Offer{{"haskell", "1"}}, s.now)

@@ -276,7 +276,10 @@ func (f *Fleet) passed(id int64, open Open, o Outcome, at time.Time) []Change {
 // unless the probe itself is to blame: then its answer is not waited for.
 func (f *Fleet) failedReturn(id int64, open Open, e Evidence, at time.Time) []Change {
 	s := f.workers[id]
-	s.Worker.enter(e)
+	// As in count; to what a worker is set aside for, it belongs in any case.
+	if e.Blame != BlameToolchain || s.Worker.Aside != nil {
+		s.Worker.enter(e)
+	}
 	s.language(open.Language).enter(e)
 	f.index(e.Case, id)
 	changes := f.blame(e.Case, at)
