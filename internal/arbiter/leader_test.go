@@ -2,6 +2,7 @@ package arbiter_test
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -24,6 +25,14 @@ func TestAStandbySendsWorkersAwayAndTakesOver(t *testing.T) {
 	}
 	if got := standby.read(sub.ID); got.State != gavelapi.StateJudging { // reading needs no leader
 		t.Errorf("on the standby the submission is %s", got.State)
+	}
+	until(t, "a standby knows the leader's workers", func() bool {
+		got, err := standby.Worker(t.Context(), "w")
+		return err == nil && got.State == "busy"
+	})
+	languages, err := standby.Languages(t.Context())
+	if err != nil || !slices.ContainsFunc(languages.Languages, func(l gavelapi.LanguageInfo) bool { return l.ID == "c" && len(l.Versions) == 1 }) {
+		t.Errorf("a standby offers %+v, %v", languages, err)
 	}
 	before := s.number("select term from leadership")
 	s.exec("update jobs set lease_expires_at = now() + interval '1 second'") // nearly over when the leader stops

@@ -271,6 +271,10 @@ func (l *leadership) letGo(token uuid.UUID) *held {
 // worker's claim is always waiting here, a busy one heartbeats.
 const onlineFor = 15 * time.Second
 
+// writtenLate is how much later than a worker was seen, at most, that is read in
+// the database.
+const writtenLate = 5 * time.Second
+
 // isOnline says whether a worker waits here or was seen a moment ago.
 func (l *leadership) isOnline(id int64, now time.Time) bool {
 	p := l.presence[id]

@@ -104,6 +104,10 @@ func (a *Arbiter) listWorkers(ctx context.Context, name string) ([]gavelapi.Work
 		}
 		standing = l.standings(a.clock.Now())
 		l.mu.Unlock()
+	} else { // what the leader has written down of them
+		for _, r := range rows {
+			online[r.ID] = r.LastSeenAt != nil && a.clock.Now().Sub(*r.LastSeenAt) < onlineFor+writtenLate
+		}
 	}
 	list := make([]gavelapi.WorkerInfo, 0, len(rows))
 	for _, r := range rows {
@@ -147,7 +151,7 @@ func workerState(away string, s standing, online bool, leases int) string {
 }
 
 // Languages implements httpapi.Service.
-func (a *Arbiter) Languages(context.Context) (gavelapi.LanguageList, error) {
+func (a *Arbiter) Languages(ctx context.Context) (gavelapi.LanguageList, error) {
 	versions := map[string][]string{}
 	if l := a.current.Load(); l != nil {
 		l.mu.Lock()
@@ -157,6 +161,18 @@ func (a *Arbiter) Languages(context.Context) (gavelapi.LanguageList, error) {
 			}
 		}
 		l.mu.Unlock()
+	} else { // what the leader has written down of them
+		workers, err := a.listWorkers(ctx, "")
+		if err != nil {
+			return gavelapi.LanguageList{}, err
+		}
+		for _, w := range workers {
+			for _, o := range w.Capabilities.Languages {
+				if w.State != "offline" {
+					versions[o.ID] = appendNew(versions[o.ID], o.Version)
+				}
+			}
+		}
 	}
 	var list gavelapi.LanguageList
 	for _, lang := range a.cfg.Languages.All() {

@@ -25,7 +25,7 @@ type held struct {
 	Lane     string `xor:"what" placeholder:"LANE" help:"run, judge, prepare or rejudge."`
 	Language string `xor:"what" short:"l" placeholder:"ID" help:"A language."`
 	Problem  string `xor:"what" short:"p" placeholder:"NAME" help:"A problem."`
-	All      bool   `xor:"what" help:"Every lane."`
+	All      bool   `xor:"what" help:"Every lane; to resume, whatever is held."`
 }
 
 // brakes lists them as kind and name.
@@ -82,13 +82,31 @@ type QueueResumeCmd struct {
 
 // Run implements kong's command.
 func (cmd *QueueResumeCmd) Run(app *App) error {
-	return cmd.each(app, func(c *client.Client, b gavelapi.Brake) (*gavelapi.Queue, error) {
-		q, err := c.QueueResume(app.Ctx, b.Kind, b.Name, cmd.Reason)
-		if cmd.All && client.StatusOf(err) == http.StatusNotFound {
-			return c.Queue(app.Ctx) // all that are held are meant
+	c, err := app.connect()
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	var brakes []gavelapi.Brake
+	var q *gavelapi.Queue
+	if cmd.All {
+		if q, err = c.Queue(app.Ctx); err != nil {
+			return err
 		}
-		return q, err
-	})
+		brakes = q.Brakes
+	} else if brakes, err = cmd.brakes(); err != nil {
+		return err
+	}
+	for _, b := range brakes {
+		now, err := c.QueueResume(app.Ctx, b.Kind, b.Name, cmd.Reason)
+		if cmd.All && client.StatusOf(err) == http.StatusNotFound {
+			continue // somebody else was quicker
+		} else if err != nil {
+			return err
+		}
+		q = now
+	}
+	return app.printQueue(q)
 }
 
 func (h held) each(app *App, call func(*client.Client, gavelapi.Brake) (*gavelapi.Queue, error)) error {
