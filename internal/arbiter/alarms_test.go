@@ -251,7 +251,15 @@ func TestUsedUpAttemptsAndDiscardedReportsAreAlarms(t *testing.T) {
 	if e := evidenceOf(t, used); e["submission_id"] != float64(sub.ID) || e["message"] != "broken" {
 		t.Errorf("raised: %s", asJSON(used))
 	}
-	if g := s.gauges(); g["gavel_lease_reports_fenced_total"] != 1 || g["gavel_attempts_exhausted_total"] != 1 || g["gavel_leases_expired_total"] != 1 || g["gavel_leases_granted_total"] != float64(quick.AttemptCap) {
+	stopped := s.submit("cpp17")
+	cancelled := w.hold()
+	if _, err := s.CancelSubmission(t.Context(), s.admin, stopped.ID, ""); err != nil {
+		t.Fatal(err)
+	}
+	if got := w.report(cancelled.LeaseToken, verdictReport("AC")); got.Outcome != gavelapi.OutcomeDiscarded {
+		t.Fatalf("a report of cancelled work: %+v", got)
+	}
+	if g := s.gauges(); g["gavel_lease_reports_fenced_total"] != 1 || g["gavel_attempts_exhausted_total"] != 1 || g["gavel_leases_expired_total"] != 1 || g["gavel_leases_granted_total"] != float64(quick.AttemptCap+1) {
 		t.Errorf("counters: %v", g)
 	}
 	s.ends(discarded)

@@ -89,6 +89,10 @@ func (a *Arbiter) answerDead(ctx context.Context, l *leadership, p auth.Principa
 	}
 	if n > 0 {
 		a.log.Info("late report discarded", "job_id", h.jobID, "kind", h.kind, "submission_id", h.submissionID, "work_id", h.workID, "verdict", report.Verdict, "lease", string(h.outcome))
+		if h.outcome == lease.WasCancelled {
+			// Who took the work back knows, and a stop button is no sign of a fault.
+			return gavelapi.ResultResponse{Outcome: gavelapi.OutcomeDiscarded, Reason: h.reason()}, nil
+		}
 		l.happened(alarm.ResultDiscarded, fmt.Sprintf("a report of %s for job %d came after its lease had ended (%s)", p.WorkerName, h.jobID, h.outcome), map[string]any{
 			"worker": p.WorkerName, "job_id": h.jobID, "kind": h.kind, "submission_id": h.submissionID, "verdict": report.Verdict, "lease": string(h.outcome),
 		})

@@ -1,11 +1,15 @@
 package judge_test
 
 import (
+	"fmt"
 	"maps"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/gavel-oj/gavel/internal/clock"
 	"github.com/gavel-oj/gavel/internal/judge"
 	"github.com/gavel-oj/gavel/internal/problem"
 	"github.com/gavel-oj/gavel/internal/verdict"
@@ -247,6 +251,23 @@ func TestVerifyNamesSomeOfManyTests(t *testing.T) {
 	if n := len(rep.Findings); n != 1+20+1+1 || rep.Findings[21].Detail != "and 10 more" || rep.Findings[20].What != "b9" {
 		t.Errorf("%d findings: %+v", n, rep.Findings)
 	}
+	// When they take long, the others are left.
+	e = newEngineWith(t, judge.Config{Provider: realProvider(t), Slots: 1, Clock: &quickClock{}})
+	rep = verify(t, e, judge.VerifyTask{Package: pkg, Step: judge.VerifyChecker})
+	i := slices.IndexFunc(rep.Findings, func(f judge.Finding) bool { return strings.HasPrefix(f.Detail, "not looked at") })
+	if i < 2 || i > 7 || !rep.Findings[i].Failed || rep.Findings[i].What != fmt.Sprintf("%d tests", 30-i+1) {
+		t.Errorf("findings when each takes long: %+v", rep.Findings)
+	}
+}
+
+// quickClock shows ten seconds more each time.
+type quickClock struct {
+	clock.System
+	looks atomic.Int64
+}
+
+func (c *quickClock) Now() time.Time {
+	return c.System.Now().Add(time.Duration(c.looks.Add(1)) * 10 * time.Second)
 }
 
 func TestVerifyBuildsAnInteractorAndAsksItNothing(t *testing.T) {
