@@ -103,7 +103,8 @@ func (l *leadership) unknown(keys []*storedb.PendingJobKeysRow) (ids []int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, k := range keys {
-		if !l.board.Knows(k.ID, k.LeaseGen, int(k.Priority)) {
+		lane, _ := dispatch.ParseLane(k.Lane)
+		if !l.board.Knows(k.ID, k.LeaseGen, lane, int(k.Priority)) {
 			ids = append(ids, k.ID)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/gavel-oj/gavel/gavelapi"
 	"github.com/gavel-oj/gavel/internal/apperr"
 	"github.com/gavel-oj/gavel/internal/auth"
+	"github.com/gavel-oj/gavel/internal/dispatch"
 	"github.com/gavel-oj/gavel/internal/language"
 	"github.com/gavel-oj/gavel/internal/problem"
 	"github.com/gavel-oj/gavel/internal/store"
@@ -170,6 +171,15 @@ func (l *leadership) dropJob(jobID int64) {
 	}
 	l.board.RemoveJob(jobID)
 	delete(l.failedBy, jobID)
+}
+
+// moveToJudge moves a rejudge's job to the lane judge, and to where it goes if a
+// lease of it ends without a result. Needs l.mu.
+func (l *leadership) moveToJudge(jobID int64, class int) {
+	l.board.Move(jobID, dispatch.Judge, class)
+	if h := l.byJob[jobID]; h != nil {
+		h.job.Lane, h.job.Class, h.job.Batch, h.job.Budget = dispatch.Judge, class, 0, 0
+	}
 }
 
 // finishRejudges closes rejudges of which nothing is open any more.
@@ -337,23 +347,30 @@ func (a *Arbiter) DiscardRejudge(ctx context.Context, p auth.Principal, id int64
 // CancelRejudge implements httpapi.Service; repeating it is fine.
 func (a *Arbiter) CancelRejudge(ctx context.Context, p auth.Principal, id int64, reason string) (gavelapi.Rejudge, error) {
 	by := ofRejudge("cancel", id, reason)
-	ended, err := a.db.CancelRejudge(ctx, id, by.written(p))
+	cancelled, err := a.db.CancelRejudge(ctx, id, by.written(p))
 	if store.IsNoRows(err) {
 		return gavelapi.Rejudge{}, noRejudge(id)
 	}
 	if err != nil {
 		return gavelapi.Rejudge{}, unavailable(err, "cancel a rejudge")
 	}
-	if l := a.current.Load(); l != nil && len(ended) > 0 {
+	open := len(cancelled.Ended) + len(cancelled.Returned)
+	if l := a.current.Load(); l != nil && open > 0 {
 		l.mu.Lock()
-		for _, e := range ended {
+		for _, e := range cancelled.Ended {
 			l.dropJob(e.JobID)
+		}
+		for _, b := range cancelled.Returned {
+			l.moveToJudge(b.JobID, int(b.Priority))
 		}
 		l.mu.Unlock()
 		l.poke()
 	}
-	for _, e := range ended {
+	for _, e := range cancelled.Ended {
 		a.watch.changed(submission(e.SubmissionID))
+	}
+	for _, b := range cancelled.Returned {
+		a.watch.changed(submission(b.SubmissionID))
 	}
 	r, err := a.Rejudge(ctx, id)
 	if err == nil && r.State != gavelapi.RejudgeCancelled {
@@ -366,8 +383,8 @@ func (a *Arbiter) CancelRejudge(ctx context.Context, p auth.Principal, id int64,
 		}
 		return r, apperr.New(apperr.Conflict, hint, "rejudge %d is %s already", id, r.State)
 	}
-	if len(ended) > 0 {
-		a.log.Info("rejudge cancelled", "rejudge_id", id, "open", len(ended), "by", p)
+	if open > 0 {
+		a.log.Info("rejudge cancelled", "rejudge_id", id, "ended", len(cancelled.Ended), "judged_all_the_same", len(cancelled.Returned), "by", p)
 	}
 	return r, err
 }

@@ -13,6 +13,8 @@ import (
 
 	"github.com/gavel-oj/gavel/gavelapi"
 	"github.com/gavel-oj/gavel/internal/apperr"
+	"github.com/gavel-oj/gavel/internal/arbiter"
+	"github.com/gavel-oj/gavel/internal/dispatch"
 	"github.com/gavel-oj/gavel/internal/httpapi"
 )
 
@@ -451,6 +453,68 @@ func TestACancelledRejudgeLeavesFirstJudgingsToBeDone(t *testing.T) {
 				t.Errorf("rejudged again: %s, %v", asJSON(again), err)
 			}
 		})
+	}
+}
+
+// What a cancelled rejudge gives back waits where it would have waited without
+// it: in the lane judge, with its own priority and nothing of the rejudge's
+// budget. Here only the lane rejudge is held, so that it shows who is in which.
+func TestACancelledRejudgeGivesFirstJudgingsBackToTheirLane(t *testing.T) {
+	s := newStand(t, quick)
+	leases := s.submit("c")
+	practice := s.submit("c")
+	contest, _, err := s.CreateSubmission(t.Context(), s.admin, "", nil,
+		gavelapi.NewSubmission{Problem: "p", Language: "c", Source: "int main(){}", Priority: gavelapi.PriorityContest})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := s.rejudge(gavelapi.RejudgeFilter{Problem: "p"}, "later")
+	w := s.worker("w", 1, "c")
+	held := w.claim()
+	if held.SubmissionID != leases.ID {
+		t.Fatalf("submission %d went first", held.SubmissionID)
+	}
+	if err := s.SetBrake(t.Context(), s.admin, gavelapi.Brake{Kind: "lane", Name: "rejudge", Reason: "not now"}); err != nil {
+		t.Fatal(err)
+	}
+	s.awaitStored(practice.ID, dispatch.Held, "not now")
+	want := func(id int64, lane, priority string) {
+		t.Helper()
+		e, err := s.Explain(t.Context(), id)
+		if err != nil || e.Lane != lane || e.Priority != priority || (e.Cause == string(dispatch.Held)) != (lane == "rejudge") {
+			t.Errorf("want it in %s as %s; it is explained by %s, %v", lane, priority, asJSON(e), err)
+		}
+	}
+	want(contest.ID, "rejudge", "batch")
+	for range 2 {
+		if _, err := s.CancelRejudge(t.Context(), s.admin, r.ID, "mistake"); err != nil {
+			t.Fatal(err)
+		}
+		want(contest.ID, "judge", "contest") // at once: the board is told with the cancel
+		want(practice.ID, "judge", "practice")
+	}
+	if n := s.number("select count(*) from jobs where lane = 'judge' and batch_id is null and batch_budget = 0 and first_priority is null"); n != 3 {
+		t.Errorf("%d jobs are stored as they would be without the rejudge, want 3", n)
+	}
+	s.awaitStored(practice.ID, dispatch.Queued, "")
+	w.release(held.LeaseToken)
+	for _, next := range []gavelapi.Submission{contest, leases, practice} {
+		if l := w.judge("AC"); l.SubmissionID != next.ID {
+			t.Errorf("submission %d went before %d", l.SubmissionID, next.ID)
+		}
+	}
+	if got, err := s.Rejudge(t.Context(), r.ID); err != nil || got.Done != 0 {
+		t.Errorf("of the rejudge %d were done when it was cancelled, want none: %v", got.Done, err)
+	}
+	again := s.submit("c") // and so the next time, by another arbiter that only reads what is stored
+	r = s.rejudge(gavelapi.RejudgeFilter{Submissions: []int64{again.ID}}, "later")
+	s.awaitStored(again.ID, dispatch.Held, "not now")
+	standby := startWith(t, s.url, quick, func(cfg *arbiter.Config) { cfg.Leader.Poll = time.Hour })
+	if _, err := standby.CancelRejudge(t.Context(), s.admin, r.ID, "mistake"); err != nil {
+		t.Fatal(err)
+	}
+	if l := w.judge("AC"); l.SubmissionID != again.ID {
+		t.Errorf("submission %d went", l.SubmissionID)
 	}
 }
 

@@ -113,10 +113,10 @@ func New(p Policy) *Board {
 }
 
 // AddJob makes a job wait. One that waits already is replaced by a later
-// generation or another class; one that is out is ignored unless the generation shows that its
+// generation, another lane or another class; one that is out is ignored unless the generation shows that its
 // lease has ended meanwhile.
 func (b *Board) AddJob(j Job) {
-	if b.Knows(j.ID, j.Gen, j.Class) {
+	if b.Knows(j.ID, j.Gen, j.Lane, j.Class) {
 		return
 	}
 	if o := b.out[j.ID]; o != nil {
@@ -148,14 +148,14 @@ func (b *Board) AddJob(j Job) {
 	b.enter(r, b.shapeOf(&j))
 }
 
-// Knows says whether a job is there already, waiting in that class or out, with
-// that generation or a later one: adding it would change nothing.
-func (b *Board) Knows(id, gen int64, class int) bool {
+// Knows says whether a job is there already, waiting in that lane and class or
+// out, with that generation or a later one: adding it would change nothing.
+func (b *Board) Knows(id, gen int64, lane Lane, class int) bool {
 	if o := b.out[id]; o != nil && gen <= o.gen {
 		return true
 	}
 	r := b.jobs[id]
-	return r != nil && (gen < r.gen || gen == r.gen && class == r.place.class)
+	return r != nil && (gen < r.gen || gen == r.gen && lane == r.shape.lane && class == r.place.class)
 }
 
 // shapeOf finds or makes the shape of a job.
@@ -253,6 +253,23 @@ func (b *Board) RemoveJob(id int64) bool {
 	return true
 }
 
+// Move puts a job into another lane and class, and out of its batch, whether it
+// waits or is out.
+func (b *Board) Move(id int64, lane Lane, class int) {
+	if r := b.jobs[id]; r != nil {
+		j := b.job(id, r)
+		j.Lane, j.Class, j.Batch, j.Budget = lane, class, 0, 0
+		b.RemoveJob(id)
+		b.AddJob(j)
+		return
+	}
+	if o := b.out[id]; o != nil {
+		b.leaveLane(o)
+		o.lane, o.batch = lane, 0
+		b.lanes[lane].out++
+	}
+}
+
 // job is a waiting job in the words of the outside.
 func (b *Board) job(id int64, r *record) Job {
 	s := r.shape
@@ -329,17 +346,22 @@ func (b *Board) Release(jobID, gen int64, now time.Time) bool {
 
 func (b *Board) letGo(jobID int64, o *outJob) {
 	delete(b.out, jobID)
+	b.leaveLane(o)
+	w := o.worker
+	w.held--
+	w.memory -= o.memory
+	b.list(w)
+	b.forgetWorker(w)
+}
+
+// leaveLane takes a job that is out off the counts of its lane and batch.
+func (b *Board) leaveLane(o *outJob) {
 	b.lanes[o.lane].out--
 	if o.batch != 0 {
 		if b.batch[o.batch]--; b.batch[o.batch] == 0 {
 			delete(b.batch, o.batch)
 		}
 	}
-	w := o.worker
-	w.held--
-	w.memory -= o.memory
-	b.list(w)
-	b.forgetWorker(w)
 }
 
 func (b *Board) packageNumber(digest string) uint32 {

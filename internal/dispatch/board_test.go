@@ -624,3 +624,38 @@ func TestASurveyNamesWhoWouldHaveToComeBack(t *testing.T) {
 		t.Errorf("group %+v, want %+v to come back", g, want)
 	}
 }
+
+// A job that is moved waits, or counts, in its new lane only, and nothing of it
+// is left in its batch.
+func TestAMovedJobIsInItsNewLaneOnly(t *testing.T) {
+	batched := func(id int64) Job {
+		j := cpp(id)
+		j.Lane, j.Class, j.Batch, j.Budget = Rejudge, ClassBatch, 7, 1
+		return j
+	}
+	b := add(fleet(anna(3)), batched(1), batched(2), batched(3))
+	if diff := cmp.Diff([]int64{1}, granted(b, at(0))); diff != "" {
+		t.Fatalf("a budget of one (-want +got):\n%s", diff)
+	}
+	b.Move(2, Judge, ClassContest)
+	if e, ok := b.Explain(2, at(1)); !ok || e.Lane != Judge || e.Class != ClassContest {
+		t.Errorf("moved while it waits: %+v", e)
+	}
+	if b.Knows(2, 0, Rejudge, ClassContest) || !b.Knows(2, 0, Judge, ClassContest) {
+		t.Error("it is known in the lane where it was")
+	}
+	if diff := cmp.Diff([]int64{2}, granted(b, at(2))); diff != "" {
+		t.Errorf("it needs none of the budget (-want +got):\n%s", diff)
+	}
+	b.Move(1, Judge, ClassContest)
+	if diff := cmp.Diff([]int64{3}, granted(b, at(3))); diff != "" {
+		t.Errorf("one that is out and was moved takes none of the budget (-want +got):\n%s", diff)
+	}
+	b.Move(99, Judge, 0) // nobody knows it
+	for id := range int64(3) {
+		b.Release(id+1, 0, at(4))
+	}
+	if b.lanes[Judge].out != 0 || b.lanes[Rejudge].out != 0 || len(b.batch) != 0 {
+		t.Errorf("counted as out: %d in judge, %d in rejudge, batches %v", b.lanes[Judge].out, b.lanes[Rejudge].out, b.batch)
+	}
+}

@@ -136,6 +136,10 @@ func (db *DB) insertRejudge(ctx context.Context, tx pgx.Tx, n NewRejudge, insert
 	if out.Superseded, err = db.Q.SupersedeOpenJobs(ctx, tx, insert.SubmissionIds); err != nil {
 		return fmt.Errorf("supersede open jobs: %w", err)
 	}
+	for _, s := range out.Superseded {
+		insert.SupersededIds = append(insert.SupersededIds, s.SubmissionID)
+		insert.SupersededPriorities = append(insert.SupersededPriorities, s.Priority)
+	}
 	insert.Priority = int16(dispatch.ClassPractice)
 	if len(insert.SubmissionIds) > 1 {
 		insert.Priority = int16(dispatch.ClassBatch)
@@ -223,10 +227,17 @@ func (db *DB) Apply(ctx context.Context, rejudgeID int64, submissions []int64, a
 	return applied, state, err
 }
 
+// CancelledRejudge is what became of the open jobs of a rejudge.
+type CancelledRejudge struct {
+	Ended    []*storedb.CancelRejudgeJobsRow
+	Returned []*storedb.ReturnFirstJudgingsRow // to where they were before the rejudge
+}
+
 // CancelRejudge ends what is open in a rejudge; what was judged stays readable
 // but can no longer be applied. Submissions that had no verdict yet when the
-// rejudge began are judged all the same. Repeating it changes nothing.
-func (db *DB) CancelRejudge(ctx context.Context, rejudgeID int64, audit *storedb.InsertAuditParams) (ended []*storedb.CancelRejudgeJobsRow, err error) {
+// rejudge began are judged all the same, as if it had not been. Repeating it
+// changes nothing.
+func (db *DB) CancelRejudge(ctx context.Context, rejudgeID int64, audit *storedb.InsertAuditParams) (out CancelledRejudge, err error) {
 	err = db.InTx(ctx, func(tx pgx.Tx) error {
 		r, err := db.Q.LockRejudge(ctx, tx, rejudgeID)
 		if err != nil || r.State != "running" {
@@ -235,13 +246,16 @@ func (db *DB) CancelRejudge(ctx context.Context, rejudgeID int64, audit *storedb
 		if err := db.Q.LockJobsOfRejudge(ctx, tx, rejudgeID); err != nil {
 			return fmt.Errorf("lock open jobs: %w", err)
 		}
-		if ended, err = db.Q.CancelRejudgeJobs(ctx, tx, rejudgeID); err != nil {
+		if out.Ended, err = db.Q.CancelRejudgeJobs(ctx, tx, rejudgeID); err != nil {
 			return fmt.Errorf("cancel open jobs: %w", err)
+		}
+		if out.Returned, err = db.Q.ReturnFirstJudgings(ctx, tx, rejudgeID); err != nil {
+			return fmt.Errorf("give first judgings back: %w", err)
 		}
 		if _, err = db.Q.CancelRejudge(ctx, tx, rejudgeID); err != nil {
 			return err
 		}
 		return db.audit(ctx, tx, audit)
 	})
-	return ended, err
+	return out, err
 }

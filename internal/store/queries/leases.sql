@@ -292,7 +292,7 @@ select id, lease_gen, lane, language, submitter, priority, problem_id, package_d
 -- name: PendingJobKeys :many
 -- Leader's catch-up scan: what tells whether memory knows a waiting job as it
 -- is. There may be very many, and nearly always it does.
-select id, lease_gen, priority from jobs where state = 'pending';
+select id, lease_gen, lane, priority from jobs where state = 'pending';
 
 -- name: PendingJobsOf :many
 -- Leader's catch-up scan: those that memory does not know, oldest first. There

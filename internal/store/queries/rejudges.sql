@@ -44,7 +44,7 @@ select from jobs j where j.submission_id = any(@submission_ids::bigint[]) order 
 -- because the rows are gone, their judgings end as cancelled.
 with ended as (
   delete from jobs j where j.submission_id = any(@submission_ids::bigint[])
-  returning j.id, j.lease_gen, j.judging_id, j.submission_id
+  returning j.id, j.lease_gen, j.judging_id, j.submission_id, j.priority
 ), judged as (
   update judgings g set state = 'cancelled', finished_at = now()
     from ended e where g.id = e.judging_id and g.state = 'open'
@@ -54,17 +54,20 @@ with ended as (
     from ended e where a.job_id = e.id and a.lease_gen = e.lease_gen and a.outcome = 'running'
   returning a.job_id
 )
-select e.id as job_id, coalesce(e.submission_id, 0)::bigint as submission_id, (select count(*) from judged) as judgings, (select count(*) from closed) as attempts
+select e.id as job_id, coalesce(e.submission_id, 0)::bigint as submission_id, e.priority, (select count(*) from judged) as judgings, (select count(*) from closed) as attempts
   from ended e;
 
 -- name: InsertRejudgings :many
 -- New judgings and jobs, oldest submission first. A submission that has no
 -- verdict to keep (its judging was superseded or cancelled) gets the new
--- judging as its current one at once: see MakeCurrent.
+-- judging as its current one at once: see MakeCurrent. What was superseded leaves
+-- its priority behind: see ReturnFirstJudgings.
 with input as (
   select unnest(@submission_ids::bigint[]) as submission_id, unnest(@package_digests::text[]) as package_digest,
          unnest(@limits::jsonb[]) as limits, unnest(@languages::text[]) as language,
          unnest(@submitters::text[]) as submitter, unnest(@previous::bigint[]) as previous
+), superseded as (
+  select unnest(@superseded_ids::bigint[]) as submission_id, unnest(@superseded_priorities::smallint[]) as priority
 ), made as (
   insert into judgings (submission_id, kind, package_digest, limits, rejudge_id, previous_judging_id, auto_apply)
   select i.submission_id, 'rejudge', i.package_digest, i.limits, sqlc.arg(rejudge_id)::bigint, i.previous, sqlc.arg(auto_apply)::boolean
@@ -72,11 +75,12 @@ with input as (
   returning id, submission_id
 )
 insert into jobs (judging_id, submission_id, kind, lane, language, submitter, priority, problem_id, package_digest, memory_bytes, cpu_us,
-                  batch_id, batch_budget)
+                  batch_id, batch_budget, first_priority)
 select m.id, m.submission_id, 'rejudge', 'rejudge', i.language, i.submitter, sqlc.arg(priority)::smallint, s.problem_id, i.package_digest,
        coalesce((i.limits ->> 'memory_bytes')::bigint, 0), coalesce((i.limits ->> 'cpu_us')::bigint, 0),
-       sqlc.arg(rejudge_id)::bigint, sqlc.arg(batch_budget)::int
+       sqlc.arg(rejudge_id)::bigint, sqlc.arg(batch_budget)::int, o.priority
   from made m join input i on i.submission_id = m.submission_id
+  left join superseded o on o.submission_id = m.submission_id
   join submissions s on s.id = m.submission_id order by m.submission_id
 returning id, judging_id, submission_id, language;
 
@@ -182,13 +186,11 @@ select from jobs j join judgings g on g.id = j.judging_id
  where g.rejudge_id = sqlc.arg(rejudge_id)::bigint order by j.id for update of j;
 
 -- name: CancelRejudgeJobs :many
--- Cancels what is still open in a rejudge, each row once. What the rejudge
--- itself superseded before it had a verdict (its judging ended in the very
--- transaction that made this one) has nothing to go back to: it goes on.
+-- Cancels what is still open in a rejudge, each row once, but for the first
+-- judgings that it took over: see ReturnFirstJudgings.
 with ended as (
-  delete from jobs j using judgings g join judgings o on o.id = g.previous_judging_id
-   where g.id = j.judging_id and g.rejudge_id = sqlc.arg(rejudge_id)::bigint
-     and not (o.state = 'cancelled' and o.finished_at = g.created_at)
+  delete from jobs j using judgings g
+   where g.id = j.judging_id and g.rejudge_id = sqlc.arg(rejudge_id)::bigint and j.first_priority is null
   returning j.id, j.lease_gen, j.judging_id, j.submission_id
 ), judged as (
   update judgings g set state = 'cancelled', finished_at = now()
@@ -201,6 +203,16 @@ with ended as (
 )
 select e.id as job_id, coalesce(e.submission_id, 0)::bigint as submission_id, (select count(*) from judged) as judgings, (select count(*) from closed) as attempts
   from ended e;
+
+-- name: ReturnFirstJudgings :many
+-- After CancelRejudgeJobs, in its transaction. What the rejudge superseded before
+-- it had a verdict has nothing to go back to: it is judged as it would have been,
+-- in the lane and with the priority that it had, or in front if it was put there
+-- since. Leases go on.
+update jobs j set lane = 'judge', priority = least(j.priority, j.first_priority), batch_id = null, batch_budget = 0, first_priority = null
+  from judgings g
+ where g.id = j.judging_id and g.rejudge_id = sqlc.arg(rejudge_id)::bigint and j.first_priority is not null
+returning j.id as job_id, coalesce(j.submission_id, 0)::bigint as submission_id, j.priority;
 
 -- name: CancelRejudge :execrows
 update rejudges set state = 'cancelled', finished_at = coalesce(finished_at, now()) where id = @id and state = 'running';

@@ -217,7 +217,7 @@ with term_holds as (
 )
 insert into jobs (kind, lane, language, submitter, work_id, package_digest, memory_bytes, cpu_us, target_worker_id)
 select 'probe', 'probe', $1, '', m.id, $2, $3, $4, $5::bigint from made m
-returning id, judging_id, submission_id, kind, lane, language, submitter, state, attempts, lease_gen, lease_token, lease_expires_at, confirmed, worker_id, session, request_id, created_at, work_id, priority, problem_id, package_digest, features, tags, memory_bytes, cpu_us, batch_id, batch_budget, target_worker_id
+returning id, judging_id, submission_id, kind, lane, language, submitter, state, attempts, lease_gen, lease_token, lease_expires_at, confirmed, worker_id, session, request_id, created_at, work_id, priority, problem_id, package_digest, features, tags, memory_bytes, cpu_us, batch_id, batch_budget, target_worker_id, first_priority
 `
 
 type InsertProbeParams struct {
@@ -279,6 +279,7 @@ func (q *Queries) InsertProbe(ctx context.Context, db DBTX, arg *InsertProbePara
 		&i.BatchID,
 		&i.BatchBudget,
 		&i.TargetWorkerID,
+		&i.FirstPriority,
 	)
 	return &i, err
 }

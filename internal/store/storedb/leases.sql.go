@@ -642,7 +642,7 @@ func (q *Queries) KeepLateReport(ctx context.Context, db DBTX, arg *KeepLateRepo
 }
 
 const leasedJobs = `-- name: LeasedJobs :many
-select jobs.id, jobs.judging_id, jobs.submission_id, jobs.kind, jobs.lane, jobs.language, jobs.submitter, jobs.state, jobs.attempts, jobs.lease_gen, jobs.lease_token, jobs.lease_expires_at, jobs.confirmed, jobs.worker_id, jobs.session, jobs.request_id, jobs.created_at, jobs.work_id, jobs.priority, jobs.problem_id, jobs.package_digest, jobs.features, jobs.tags, jobs.memory_bytes, jobs.cpu_us, jobs.batch_id, jobs.batch_budget, jobs.target_worker_id, greatest(extract(epoch from lease_expires_at - now()), 0)::float8 as left_s
+select jobs.id, jobs.judging_id, jobs.submission_id, jobs.kind, jobs.lane, jobs.language, jobs.submitter, jobs.state, jobs.attempts, jobs.lease_gen, jobs.lease_token, jobs.lease_expires_at, jobs.confirmed, jobs.worker_id, jobs.session, jobs.request_id, jobs.created_at, jobs.work_id, jobs.priority, jobs.problem_id, jobs.package_digest, jobs.features, jobs.tags, jobs.memory_bytes, jobs.cpu_us, jobs.batch_id, jobs.batch_budget, jobs.target_worker_id, jobs.first_priority, greatest(extract(epoch from lease_expires_at - now()), 0)::float8 as left_s
   from jobs where state = 'leased' order by id
 `
 
@@ -690,6 +690,7 @@ func (q *Queries) LeasedJobs(ctx context.Context, db DBTX) ([]*LeasedJobsRow, er
 			&i.Job.BatchID,
 			&i.Job.BatchBudget,
 			&i.Job.TargetWorkerID,
+			&i.Job.FirstPriority,
 			&i.LeftS,
 		); err != nil {
 			return nil, err
@@ -747,12 +748,13 @@ func (q *Queries) PackageLeasedTo(ctx context.Context, db DBTX, arg *PackageLeas
 }
 
 const pendingJobKeys = `-- name: PendingJobKeys :many
-select id, lease_gen, priority from jobs where state = 'pending'
+select id, lease_gen, lane, priority from jobs where state = 'pending'
 `
 
 type PendingJobKeysRow struct {
 	ID       int64
 	LeaseGen int64
+	Lane     string
 	Priority int16
 }
 
@@ -767,7 +769,12 @@ func (q *Queries) PendingJobKeys(ctx context.Context, db DBTX) ([]*PendingJobKey
 	var items []*PendingJobKeysRow
 	for rows.Next() {
 		var i PendingJobKeysRow
-		if err := rows.Scan(&i.ID, &i.LeaseGen, &i.Priority); err != nil {
+		if err := rows.Scan(
+			&i.ID,
+			&i.LeaseGen,
+			&i.Lane,
+			&i.Priority,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, &i)
@@ -840,7 +847,7 @@ func (q *Queries) PendingJobs(ctx context.Context, db DBTX) ([]*PendingJobsRow, 
 }
 
 const pendingJobsOf = `-- name: PendingJobsOf :many
-select j.id, j.judging_id, j.submission_id, j.kind, j.lane, j.language, j.submitter, j.state, j.attempts, j.lease_gen, j.lease_token, j.lease_expires_at, j.confirmed, j.worker_id, j.session, j.request_id, j.created_at, j.work_id, j.priority, j.problem_id, j.package_digest, j.features, j.tags, j.memory_bytes, j.cpu_us, j.batch_id, j.batch_budget, j.target_worker_id from unnest($1::bigint[]) as unknown(id) join jobs j on j.id = unknown.id where j.state = 'pending' order by j.id
+select j.id, j.judging_id, j.submission_id, j.kind, j.lane, j.language, j.submitter, j.state, j.attempts, j.lease_gen, j.lease_token, j.lease_expires_at, j.confirmed, j.worker_id, j.session, j.request_id, j.created_at, j.work_id, j.priority, j.problem_id, j.package_digest, j.features, j.tags, j.memory_bytes, j.cpu_us, j.batch_id, j.batch_budget, j.target_worker_id, j.first_priority from unnest($1::bigint[]) as unknown(id) join jobs j on j.id = unknown.id where j.state = 'pending' order by j.id
 `
 
 // Leader's catch-up scan: those that memory does not know, oldest first. There
@@ -883,6 +890,7 @@ func (q *Queries) PendingJobsOf(ctx context.Context, db DBTX, ids []int64) ([]*J
 			&i.BatchID,
 			&i.BatchBudget,
 			&i.TargetWorkerID,
+			&i.FirstPriority,
 		); err != nil {
 			return nil, err
 		}

@@ -127,6 +127,7 @@ type Job struct {
 	BatchID        *int64
 	BatchBudget    int32
 	TargetWorkerID *int64
+	FirstPriority  *int16
 }
 
 type Judging struct {

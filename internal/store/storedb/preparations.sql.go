@@ -26,7 +26,7 @@ select b.id, 'prepare', 'prepare', split_part(b.language, ' ', 1), p.problem, p.
        coalesce((b.limits ->> 'memory_bytes')::bigint, 0), coalesce((b.limits ->> 'cpu_us')::bigint, 0)
   from begun b join preparations p on p.id = $2::bigint
  order by b.n
-returning id, judging_id, submission_id, kind, lane, language, submitter, state, attempts, lease_gen, lease_token, lease_expires_at, confirmed, worker_id, session, request_id, created_at, work_id, priority, problem_id, package_digest, features, tags, memory_bytes, cpu_us, batch_id, batch_budget, target_worker_id
+returning id, judging_id, submission_id, kind, lane, language, submitter, state, attempts, lease_gen, lease_token, lease_expires_at, confirmed, worker_id, session, request_id, created_at, work_id, priority, problem_id, package_digest, features, tags, memory_bytes, cpu_us, batch_id, batch_budget, target_worker_id, first_priority
 `
 
 type BeginPreparationStepsParams struct {
@@ -75,6 +75,7 @@ func (q *Queries) BeginPreparationSteps(ctx context.Context, db DBTX, arg *Begin
 			&i.BatchID,
 			&i.BatchBudget,
 			&i.TargetWorkerID,
+			&i.FirstPriority,
 		); err != nil {
 			return nil, err
 		}

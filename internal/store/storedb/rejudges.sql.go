@@ -62,9 +62,8 @@ func (q *Queries) CancelRejudge(ctx context.Context, db DBTX, id int64) (int64, 
 
 const cancelRejudgeJobs = `-- name: CancelRejudgeJobs :many
 with ended as (
-  delete from jobs j using judgings g join judgings o on o.id = g.previous_judging_id
-   where g.id = j.judging_id and g.rejudge_id = $1::bigint
-     and not (o.state = 'cancelled' and o.finished_at = g.created_at)
+  delete from jobs j using judgings g
+   where g.id = j.judging_id and g.rejudge_id = $1::bigint and j.first_priority is null
   returning j.id, j.lease_gen, j.judging_id, j.submission_id
 ), judged as (
   update judgings g set state = 'cancelled', finished_at = now()
@@ -86,9 +85,8 @@ type CancelRejudgeJobsRow struct {
 	Attempts     int64
 }
 
-// Cancels what is still open in a rejudge, each row once. What the rejudge
-// itself superseded before it had a verdict (its judging ended in the very
-// transaction that made this one) has nothing to go back to: it goes on.
+// Cancels what is still open in a rejudge, each row once, but for the first
+// judgings that it took over: see ReturnFirstJudgings.
 func (q *Queries) CancelRejudgeJobs(ctx context.Context, db DBTX, rejudgeID int64) ([]*CancelRejudgeJobsRow, error) {
 	rows, err := db.Query(ctx, cancelRejudgeJobs, rejudgeID)
 	if err != nil {
@@ -203,33 +201,38 @@ with input as (
   select unnest($4::bigint[]) as submission_id, unnest($5::text[]) as package_digest,
          unnest($6::jsonb[]) as limits, unnest($7::text[]) as language,
          unnest($8::text[]) as submitter, unnest($9::bigint[]) as previous
+), superseded as (
+  select unnest($10::bigint[]) as submission_id, unnest($11::smallint[]) as priority
 ), made as (
   insert into judgings (submission_id, kind, package_digest, limits, rejudge_id, previous_judging_id, auto_apply)
-  select i.submission_id, 'rejudge', i.package_digest, i.limits, $2::bigint, i.previous, $10::boolean
+  select i.submission_id, 'rejudge', i.package_digest, i.limits, $2::bigint, i.previous, $12::boolean
     from input i order by i.submission_id
   returning id, submission_id
 )
 insert into jobs (judging_id, submission_id, kind, lane, language, submitter, priority, problem_id, package_digest, memory_bytes, cpu_us,
-                  batch_id, batch_budget)
+                  batch_id, batch_budget, first_priority)
 select m.id, m.submission_id, 'rejudge', 'rejudge', i.language, i.submitter, $1::smallint, s.problem_id, i.package_digest,
        coalesce((i.limits ->> 'memory_bytes')::bigint, 0), coalesce((i.limits ->> 'cpu_us')::bigint, 0),
-       $2::bigint, $3::int
+       $2::bigint, $3::int, o.priority
   from made m join input i on i.submission_id = m.submission_id
+  left join superseded o on o.submission_id = m.submission_id
   join submissions s on s.id = m.submission_id order by m.submission_id
 returning id, judging_id, submission_id, language
 `
 
 type InsertRejudgingsParams struct {
-	Priority       int16
-	RejudgeID      int64
-	BatchBudget    int32
-	SubmissionIds  []int64
-	PackageDigests []string
-	Limits         []json.RawMessage
-	Languages      []string
-	Submitters     []string
-	Previous       []int64
-	AutoApply      bool
+	Priority             int16
+	RejudgeID            int64
+	BatchBudget          int32
+	SubmissionIds        []int64
+	PackageDigests       []string
+	Limits               []json.RawMessage
+	Languages            []string
+	Submitters           []string
+	Previous             []int64
+	SupersededIds        []int64
+	SupersededPriorities []int16
+	AutoApply            bool
 }
 
 type InsertRejudgingsRow struct {
@@ -241,7 +244,8 @@ type InsertRejudgingsRow struct {
 
 // New judgings and jobs, oldest submission first. A submission that has no
 // verdict to keep (its judging was superseded or cancelled) gets the new
-// judging as its current one at once: see MakeCurrent.
+// judging as its current one at once: see MakeCurrent. What was superseded leaves
+// its priority behind: see ReturnFirstJudgings.
 func (q *Queries) InsertRejudgings(ctx context.Context, db DBTX, arg *InsertRejudgingsParams) ([]*InsertRejudgingsRow, error) {
 	rows, err := db.Query(ctx, insertRejudgings,
 		arg.Priority,
@@ -253,6 +257,8 @@ func (q *Queries) InsertRejudgings(ctx context.Context, db DBTX, arg *InsertReju
 		arg.Languages,
 		arg.Submitters,
 		arg.Previous,
+		arg.SupersededIds,
+		arg.SupersededPriorities,
 		arg.AutoApply,
 	)
 	if err != nil {
@@ -765,6 +771,43 @@ func (q *Queries) RejudgeChanges(ctx context.Context, db DBTX, arg *RejudgeChang
 	return items, nil
 }
 
+const returnFirstJudgings = `-- name: ReturnFirstJudgings :many
+update jobs j set lane = 'judge', priority = least(j.priority, j.first_priority), batch_id = null, batch_budget = 0, first_priority = null
+  from judgings g
+ where g.id = j.judging_id and g.rejudge_id = $1::bigint and j.first_priority is not null
+returning j.id as job_id, coalesce(j.submission_id, 0)::bigint as submission_id, j.priority
+`
+
+type ReturnFirstJudgingsRow struct {
+	JobID        int64
+	SubmissionID int64
+	Priority     int16
+}
+
+// After CancelRejudgeJobs, in its transaction. What the rejudge superseded before
+// it had a verdict has nothing to go back to: it is judged as it would have been,
+// in the lane and with the priority that it had, or in front if it was put there
+// since. Leases go on.
+func (q *Queries) ReturnFirstJudgings(ctx context.Context, db DBTX, rejudgeID int64) ([]*ReturnFirstJudgingsRow, error) {
+	rows, err := db.Query(ctx, returnFirstJudgings, rejudgeID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []*ReturnFirstJudgingsRow
+	for rows.Next() {
+		var i ReturnFirstJudgingsRow
+		if err := rows.Scan(&i.JobID, &i.SubmissionID, &i.Priority); err != nil {
+			return nil, err
+		}
+		items = append(items, &i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const setRejudgeTotal = `-- name: SetRejudgeTotal :exec
 update rejudges set total = $1, skipped = $2 where id = $3
 `
@@ -820,7 +863,7 @@ func (q *Queries) SolvesOf(ctx context.Context, db DBTX, submitter string) ([]*S
 const supersedeOpenJobs = `-- name: SupersedeOpenJobs :many
 with ended as (
   delete from jobs j where j.submission_id = any($1::bigint[])
-  returning j.id, j.lease_gen, j.judging_id, j.submission_id
+  returning j.id, j.lease_gen, j.judging_id, j.submission_id, j.priority
 ), judged as (
   update judgings g set state = 'cancelled', finished_at = now()
     from ended e where g.id = e.judging_id and g.state = 'open'
@@ -830,13 +873,14 @@ with ended as (
     from ended e where a.job_id = e.id and a.lease_gen = e.lease_gen and a.outcome = 'running'
   returning a.job_id
 )
-select e.id as job_id, coalesce(e.submission_id, 0)::bigint as submission_id, (select count(*) from judged) as judgings, (select count(*) from closed) as attempts
+select e.id as job_id, coalesce(e.submission_id, 0)::bigint as submission_id, e.priority, (select count(*) from judged) as judgings, (select count(*) from closed) as attempts
   from ended e
 `
 
 type SupersedeOpenJobsRow struct {
 	JobID        int64
 	SubmissionID int64
+	Priority     int16
 	Judgings     int64
 	Attempts     int64
 }
@@ -855,6 +899,7 @@ func (q *Queries) SupersedeOpenJobs(ctx context.Context, db DBTX, submissionIds 
 		if err := rows.Scan(
 			&i.JobID,
 			&i.SubmissionID,
+			&i.Priority,
 			&i.Judgings,
 			&i.Attempts,
 		); err != nil {
