@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net/http"
@@ -112,7 +113,10 @@ func (a *App) explain(err error) *Error {
 	}
 	if u, ok := errors.AsType[*client.Unreachable](err); ok {
 		hint := "is the arbiter running there? start one with `gavel up`, or set --url or GAVEL_URL"
-		if u.Status != 0 {
+		switch {
+		case isTLS(u):
+			hint = "somebody answers there, but not by TLS, or not with a certificate that this machine trusts for this name; for plain HTTP give http://, for a CA of your own SSL_CERT_FILE"
+		case u.Status != 0:
 			hint = "check that the URL is the arbiter's own address, and whether a proxy in front of it works"
 		}
 		return &Error{Code: ExitUnreachable, Message: u.Error(), Hint: hint}
@@ -125,6 +129,15 @@ func (a *App) explain(err error) *Error {
 		return &Error{Code: codeExit(e.Code), Message: message, Hint: e.Hint}
 	}
 	return &Error{Code: ExitFailed, Message: err.Error()}
+}
+
+// isTLS says whether a server was reached and only the encryption failed.
+func isTLS(err error) bool {
+	_, unverified := errors.AsType[*tls.CertificateVerificationError](err)
+	_, alert := errors.AsType[tls.AlertError](err)
+	_, noTLS := errors.AsType[tls.RecordHeaderError](err)
+	// net/http recognises an answer in plain HTTP, and keeps no type for it.
+	return unverified || alert || noTLS || strings.Contains(err.Error(), "server gave HTTP response to HTTPS client")
 }
 
 // noTokenSent is what an arbiter says to a call without a token.

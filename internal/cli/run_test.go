@@ -50,6 +50,7 @@ type stage struct {
 	transport *handlerTransport
 	env       map[string]string
 	terminal  bool
+	real      *http.Client // instead of the transport
 	out, err  bytes.Buffer
 }
 
@@ -66,9 +67,13 @@ func (s *stage) run(ctx context.Context, args ...string) int {
 	s.out.Reset()
 	s.err.Reset()
 	grammar := &struct{ cli.Commands }{}
+	via := &http.Client{Transport: s.transport}
+	if s.real != nil {
+		via = s.real
+	}
 	return cli.Run(ctx, grammar, &grammar.Globals, args, cli.Streams{
 		In: strings.NewReader(""), Out: &s.out, Err: &s.err, OutTerminal: s.terminal, ErrTerminal: s.terminal, Columns: 60,
-		Getenv: func(k string) string { return s.env[k] }, HTTP: &http.Client{Transport: s.transport},
+		Getenv: func(k string) string { return s.env[k] }, HTTP: via,
 	})
 }
 
@@ -286,6 +291,25 @@ func TestSomethingElseAtTheAddress(t *testing.T) {
 		s.transport.handler = h
 		code := s.run(t.Context(), "problem", "list")
 		if code == 0 || !strings.Contains(s.err.String(), "hint: ") {
+			t.Errorf("%s: exit code %d, %s", name, code, &s.err)
+		}
+	}
+}
+
+// A server that is reached and speaks no TLS, or shows a certificate that nobody
+// knows, is not one that has to be started.
+func TestTroubleWithTLSIsToldAsThat(t *testing.T) {
+	quiet := slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo)
+	plain, unknown := httptest.NewServer(http.NotFoundHandler()), httptest.NewUnstartedServer(http.NotFoundHandler())
+	unknown.Config.ErrorLog = quiet
+	unknown.StartTLS()
+	defer plain.Close()
+	defer unknown.Close()
+	for name, url := range map[string]string{"no TLS": strings.Replace(plain.URL, "http:", "https:", 1), "an unknown certificate": unknown.URL} {
+		s := newStage()
+		s.real = &http.Client{}
+		code := s.run(t.Context(), "problem", "list", "--url", url)
+		if code != cli.ExitUnreachable || !strings.Contains(s.err.String(), "hint: somebody answers there, but not by TLS") {
 			t.Errorf("%s: exit code %d, %s", name, code, &s.err)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
 	"regexp"
 	"strings"
 	"unicode/utf8"
@@ -77,20 +78,33 @@ func (p Program) Run(grammar any, args []string, report func(error) int) (code i
 	if err != nil {
 		return report(p.usage(err))
 	}
+	for _, at := range kctx.Path {
+		// An unset variable of a script, most likely.
+		if at.Positional != nil && at.Positional.Target.Kind() == reflect.String && at.Positional.Target.IsZero() {
+			return report(&Usage{Message: fmt.Sprintf("the argument <%s> is empty", at.Positional.Name), Hint: p.words(kctx) + " --help shows the usage"})
+		}
+	}
 	return report(kctx.Run())
+}
+
+// words are the program and its command.
+func (p Program) words(kctx *kong.Context) string {
+	words := []string{p.Name}
+	for _, at := range kctx.Path {
+		if at.Command != nil {
+			words = append(words, at.Command.Name)
+		}
+	}
+	return strings.Join(words, " ")
 }
 
 // usage is kong's complaint with a hint that names the right help.
 func (p Program) usage(err error) error {
-	words := []string{p.Name}
+	words := p.Name
 	if pe, ok := errors.AsType[*kong.ParseError](err); ok && pe.Context != nil {
-		for _, at := range pe.Context.Path {
-			if at.Command != nil {
-				words = append(words, at.Command.Name)
-			}
-		}
+		words = p.words(pe.Context)
 	}
-	return &Usage{Message: plainWords(err.Error()), Hint: strings.Join(words, " ") + " --help shows the usage"}
+	return &Usage{Message: plainWords(err.Error()), Hint: words + " --help shows the usage"}
 }
 
 var (
