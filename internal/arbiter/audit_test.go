@@ -94,7 +94,7 @@ func TestEveryDeedHasItsReasonInTheAuditTrail(t *testing.T) {
 	do("rejudge.start", "rejudge 2", rejudge(sub.ID))
 	ready(2)
 	do("rejudge.apply", "rejudge 2", func(why string) error {
-		if _, err := s.ApplyRejudge(ctx, s.admin, 2, []int64{sub.ID, other.ID}, "a slip"); apperr.CodeOf(err) != apperr.Invalid || !strings.Contains(err.Error(), "submission 2 is not in rejudge 2") {
+		if _, err := s.ApplyRejudge(ctx, s.admin, 2, []int64{sub.ID, other.ID}, "a slip"); apperr.CodeOf(err) != apperr.Invalid || !strings.Contains(err.Error(), "not in rejudge 2: submission 2") {
 			t.Errorf("of a submission that is not in it: %v", err)
 		}
 		_, err := s.ApplyRejudge(ctx, s.admin, 2, []int64{sub.ID}, why)

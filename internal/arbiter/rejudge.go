@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -35,12 +36,11 @@ func (a *Arbiter) StartRejudge(ctx context.Context, p auth.Principal, n gavelapi
 	if err != nil {
 		return gavelapi.Rejudge{}, err
 	}
-	if planned.RejudgeID == 0 && planned.Elsewhere == 0 {
+	if planned.RejudgeID == 0 && len(planned.Elsewhere) == 0 {
 		return gavelapi.Rejudge{}, nothingNamed(f.Submissions, planned.Skipped)
 	}
-	if planned.Elsewhere != 0 {
-		return gavelapi.Rejudge{}, apperr.New(apperr.Conflict, fmt.Sprintf("wait for rejudge %d, or cancel it", planned.Elsewhere),
-			"everything selected is in rejudge %d, which is still running", planned.Elsewhere)
+	if len(planned.Elsewhere) > 0 {
+		return gavelapi.Rejudge{}, allElsewhere(planned)
 	}
 	return a.Rejudge(ctx, planned.RejudgeID)
 }
@@ -57,8 +57,8 @@ func (a *Arbiter) RejudgeSubmission(ctx context.Context, p auth.Principal, id in
 	if err != nil {
 		return gavelapi.Rejudge{}, err
 	}
-	if planned.Elsewhere != 0 {
-		r, err := a.Rejudge(ctx, planned.Elsewhere)
+	if len(planned.Elsewhere) > 0 {
+		r, err := a.Rejudge(ctx, planned.Elsewhere[0])
 		if err == nil && (r.Apply != "at_once" || r.Reason != reason) {
 			return r, apperr.New(apperr.Conflict, fmt.Sprintf("wait for rejudge %d, or cancel it and ask again", r.ID),
 				"submission %d is being rejudged already, by rejudge %d for another reason", id, r.ID)
@@ -71,17 +71,37 @@ func (a *Arbiter) RejudgeSubmission(ctx context.Context, p auth.Principal, id in
 	return a.Rejudge(ctx, planned.RejudgeID)
 }
 
-// nothingNamed says why nothing of what was named can be judged again.
-func nothingNamed(ids []int64, missing []store.Skipped) error {
+// allElsewhere says who has what is to be judged again.
+func allElsewhere(p store.Planned) error {
+	hint := fmt.Sprintf("wait for rejudge %s, or cancel it", someIDs(p.Elsewhere))
+	if slices.ContainsFunc(p.Skipped, func(s store.Skipped) bool { return s.Reason != p.Skipped[0].Reason }) {
+		return apperr.New(apperr.Conflict, hint, "nothing is judged again: %s",
+			someOf(p.Skipped, func(s store.Skipped) string { return fmt.Sprintf("submission %d: %s", s.SubmissionID, s.Reason) }, "; "))
+	}
+	return apperr.New(apperr.Conflict, hint, "everything selected is in rejudge %d, which is still running", p.Elsewhere[0])
+}
+
+// someOf lists the first of many.
+func someOf[T any](list []T, text func(T) string, between string) string {
 	const shown = 5
 	var texts []string
-	for _, m := range missing[:min(shown, len(missing))] {
-		texts = append(texts, strconv.FormatInt(m.SubmissionID, 10))
+	for _, one := range list[:min(shown, len(list))] {
+		texts = append(texts, text(one))
 	}
-	which := strings.Join(texts, ", ")
-	if more := len(missing) - shown; more > 0 {
-		which += fmt.Sprintf(" and %d more", more)
+	all := strings.Join(texts, between)
+	if more := len(list) - shown; more > 0 {
+		all += fmt.Sprintf("%sand %d more", between, more)
 	}
+	return all
+}
+
+func someIDs(ids []int64) string {
+	return someOf(ids, func(id int64) string { return strconv.FormatInt(id, 10) }, ", ")
+}
+
+// nothingNamed says why nothing of what was named can be judged again.
+func nothingNamed(ids []int64, missing []store.Skipped) error {
+	which := someOf(missing, func(m store.Skipped) string { return strconv.FormatInt(m.SubmissionID, 10) }, ", ")
 	hint, what := "gavel submission list shows the numbers", "there is no submission "+which
 	if len(missing) < len(ids) {
 		hint, what = "name others, or leave out the rest of the filter", what+", and the others that are named are not what the filter selects"
@@ -299,7 +319,7 @@ func (a *Arbiter) ApplyRejudge(ctx context.Context, p auth.Principal, id int64, 
 	applied, state, err := a.db.Apply(ctx, id, which, by.written(p))
 	if none, ok := errors.AsType[*store.NotInRejudgeError](err); ok {
 		return gavelapi.Rejudge{}, apperr.New(apperr.Invalid, fmt.Sprintf("gavel rejudge diff %d --all lists those that are; nothing was applied", id),
-			"submission %d is not in rejudge %d", none.Submissions[0], id).At("body.submissions")
+			"not in rejudge %d: submission %s", id, someIDs(none.Submissions)).At("body.submissions")
 	}
 	switch {
 	case store.IsNoRows(err):
@@ -336,7 +356,14 @@ func (a *Arbiter) DiscardRejudge(ctx context.Context, p auth.Principal, id int64
 		return r, unavailable(err, "discard a rejudge")
 	}
 	if r, err = a.Rejudge(ctx, id); err == nil && n == 0 && r.State != gavelapi.RejudgeDiscarded {
-		return r, apperr.New(apperr.Conflict, "cancel one that runs; apply a second rejudge to undo an applied one", "rejudge %d is %s", id, r.State)
+		hint := fmt.Sprintf("stop it first: gavel rejudge cancel %d", id)
+		switch r.State {
+		case gavelapi.RejudgeApplied:
+			hint = "its new verdicts are current; to judge again, start another rejudge"
+		case gavelapi.RejudgeCancelled:
+			hint = "what was not applied then never will be; nothing is left to do"
+		}
+		return r, apperr.New(apperr.Conflict, hint, "rejudge %d is %s", id, r.State)
 	}
 	if n > 0 {
 		a.log.Info("rejudge discarded", "rejudge_id", id, "by", p)

@@ -165,6 +165,66 @@ func TestWhatIsAppliedIsWhatWasApplied(t *testing.T) {
 	}
 }
 
+// Applying takes parts, in any order and as often as somebody asks. Each part
+// says what it did, and only what did something is in the audit trail.
+func TestARejudgeIsAppliedInParts(t *testing.T) {
+	s := newStand(t, quick)
+	w := s.worker("w", 1, "c")
+	var ids []int64
+	for range 3 {
+		ids = append(ids, s.submit("c").ID)
+		w.judge("WA")
+	}
+	outside := s.submit("c")
+	w.judge("WA")
+	r := s.rejudge(gavelapi.RejudgeFilter{Submissions: ids}, "later")
+	w.judge("AC")
+	w.judge("AC")
+	apply := func(only ...int64) (gavelapi.Rejudge, error) {
+		return s.ApplyRejudge(t.Context(), s.admin, r.ID, only, "in parts")
+	}
+	if _, err := apply(ids[0]); apperr.CodeOf(err) != apperr.Conflict || !strings.Contains(err.Error(), fmt.Sprintf("rejudge %d is still running", r.ID)) {
+		t.Errorf("while one of it waits: %v", err)
+	}
+	w.judge("AC")
+	s.awaitRejudge(r.ID, gavelapi.RejudgeReady)
+	_, err := apply(ids[0], outside.ID, 9999, ids[1])
+	if apperr.CodeOf(err) != apperr.Invalid || !strings.Contains(err.Error(), fmt.Sprintf("not in rejudge %d: submission %d, 9999", r.ID, outside.ID)) {
+		t.Errorf("with some that are not in it: %v", err)
+	}
+	for _, step := range []struct {
+		only             []int64
+		applied, audited int
+	}{
+		{[]int64{ids[1], ids[1]}, 1, 1},
+		{[]int64{ids[1]}, 1, 1}, // again
+		{[]int64{ids[2], ids[1]}, 2, 2},
+		{nil, 3, 3}, // the rest
+		{nil, 3, 3},
+		{ids, 3, 3},
+	} {
+		got, err := apply(step.only...)
+		if err != nil || got.State != gavelapi.RejudgeApplied || got.Applied != step.applied || got.Changed != 3 {
+			t.Errorf("applying %v: %s, %v; want %d applied", step.only, asJSON(got), err, step.applied)
+		}
+		if n := s.number("select count(*) from audit where action = 'rejudge.apply'"); n != step.audited {
+			t.Errorf("after applying %v there are %d entries in the audit trail, want %d", step.only, n, step.audited)
+		}
+	}
+	for _, id := range ids {
+		if got := s.read(id); got.Verdict != "AC" {
+			t.Errorf("submission %d is %s", id, got.Verdict)
+		}
+	}
+	if got := s.read(outside.ID); got.Verdict != "WA" {
+		t.Errorf("outside of it: %s", got.Verdict)
+	}
+	_, err = s.DiscardRejudge(t.Context(), s.admin, r.ID, "")
+	if e, ok := errors.AsType[*apperr.Error](err); !ok || e.Code != apperr.Conflict || !strings.Contains(e.Hint, "start another") {
+		t.Errorf("discarding it then: %v", err)
+	}
+}
+
 func TestADiscardedRejudgeChangesNothing(t *testing.T) {
 	s := newStand(t, quick)
 	w := s.worker("w", 1, "c")
@@ -181,8 +241,10 @@ func TestADiscardedRejudgeChangesNothing(t *testing.T) {
 			t.Fatalf("%s, %v", got.State, err)
 		}
 	}
-	if _, err := s.ApplyRejudge(t.Context(), s.admin, r.ID, nil, ""); apperr.CodeOf(err) != apperr.Conflict {
-		t.Errorf("applying a discarded rejudge: %v", err)
+	for _, only := range [][]int64{nil, {sub.ID}} {
+		if _, err := s.ApplyRejudge(t.Context(), s.admin, r.ID, only, ""); apperr.CodeOf(err) != apperr.Conflict || !strings.Contains(err.Error(), "is discarded and cannot be applied") {
+			t.Errorf("applying a discarded rejudge: %v", err)
+		}
 	}
 	if got := s.read(sub.ID); got.Verdict != "AC" {
 		t.Errorf("the verdict is %s", got.Verdict)
@@ -597,6 +659,58 @@ func TestWhatAnotherRejudgeHoldsIsLeftOutByName(t *testing.T) {
 	_, err := s.StartRejudge(t.Context(), s.admin, gavelapi.NewRejudge{Filter: gavelapi.RejudgeFilter{Problem: "p"}, Reason: "x"})
 	if apperr.CodeOf(err) != apperr.Conflict {
 		t.Errorf("everything is held elsewhere, yet: %v", err)
+	}
+}
+
+// What is refused because others have it says who has which.
+func TestWhatTwoRejudgesHoldIsToldOfBoth(t *testing.T) {
+	s := newStand(t, quick)
+	w := s.worker("w", 1, "c")
+	one, two, gone := s.submit("c"), s.submit("c"), s.submit("c")
+	for range 3 {
+		w.judge("AC")
+	}
+	s.exec("update submissions set language = 'algol60' where id = $1", gone.ID)
+	a := s.rejudge(gavelapi.RejudgeFilter{Submissions: []int64{one.ID}}, "later")
+	b := s.rejudge(gavelapi.RejudgeFilter{Submissions: []int64{two.ID}}, "later")
+	start := func(ids ...int64) error {
+		_, err := s.StartRejudge(t.Context(), s.admin, gavelapi.NewRejudge{Filter: gavelapi.RejudgeFilter{Submissions: ids}, Reason: "x"})
+		if apperr.CodeOf(err) != apperr.Conflict {
+			t.Errorf("%v: %v", ids, err)
+		}
+		return err
+	}
+	if err := start(one.ID); !strings.Contains(err.Error(), fmt.Sprintf("everything selected is in rejudge %d", a.ID)) {
+		t.Error(err)
+	}
+	for name, err := range map[string]error{"both": start(one.ID, two.ID), "and one without a language": start(one.ID, two.ID, gone.ID)} {
+		for _, want := range []string{
+			fmt.Sprintf("submission %d: it is in rejudge %d", one.ID, a.ID), fmt.Sprintf("submission %d: it is in rejudge %d", two.ID, b.ID),
+		} {
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: not said: %s\n%v", name, want, err)
+			}
+		}
+	}
+	if err := start(gone.ID, one.ID); !strings.Contains(err.Error(), "algol60") {
+		t.Errorf("that the language of one is gone is not said: %v", err)
+	}
+}
+
+// Somebody may cancel the last submission that a rejudge waits for. The rejudge
+// is done then, and not when a result of something else comes.
+func TestARejudgeEndsWithASubmissionThatIsCancelled(t *testing.T) {
+	settings := quick
+	settings.Sweep = time.Hour
+	s := newStand(t, settings)
+	sub := s.submit("c")
+	r := s.rejudge(gavelapi.RejudgeFilter{Submissions: []int64{sub.ID}}, "later")
+	s.cancel(sub.ID)
+	if got := s.awaitRejudge(r.ID, gavelapi.RejudgeReady); got.Done != 0 || got.Applied != 0 {
+		t.Errorf("%s", asJSON(got))
+	}
+	if got := s.read(sub.ID); got.State != gavelapi.StateCancelled {
+		t.Errorf("%s", asJSON(got))
 	}
 }
 

@@ -316,6 +316,7 @@ func (a *Arbiter) CancelSubmission(ctx context.Context, p auth.Principal, id int
 		l.mu.Lock()
 		l.dropJob(jobID)
 		l.mu.Unlock()
+		l.rejudged.Store(true) // it may have been the last of one
 		l.poke()
 	}
 	if cancelled {

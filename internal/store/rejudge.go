@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 
@@ -41,9 +42,9 @@ type Planned struct {
 	Jobs       []*storedb.InsertRejudgingsRow
 	Superseded []*storedb.SupersedeOpenJobsRow
 	Skipped    []Skipped
-	// Elsewhere is the rejudge in which every selected submission already is,
-	// when that is why nothing was left to do; nothing was then stored.
-	Elsewhere int64
+	// Elsewhere are the rejudges that already have what was selected, when
+	// nothing was left to do; nothing was then stored, and Skipped says the rest.
+	Elsewhere []int64
 }
 
 // Rejudge makes new judgings for what the filter selects, beside the old ones,
@@ -71,7 +72,9 @@ func (db *DB) Rejudge(ctx context.Context, n NewRejudge) (Planned, error) {
 		for _, r := range rows {
 			if r.OpenRejudgeID != 0 {
 				out.Skipped = append(out.Skipped, Skipped{r.ID, fmt.Sprintf("it is in rejudge %d, which is still running", r.OpenRejudgeID)})
-				out.Elsewhere = r.OpenRejudgeID
+				if !slices.Contains(out.Elsewhere, r.OpenRejudgeID) {
+					out.Elsewhere = append(out.Elsewhere, r.OpenRejudgeID)
+				}
 				continue
 			}
 			limits, err := n.Limits(r.PackageDigest, r.Language)
@@ -89,10 +92,10 @@ func (db *DB) Rejudge(ctx context.Context, n NewRejudge) (Planned, error) {
 			insert.Submitters = append(insert.Submitters, r.Submitter)
 			insert.Previous = append(insert.Previous, *r.CurrentJudgingID)
 		}
-		if len(insert.SubmissionIds) == 0 && out.Elsewhere != 0 {
+		if len(insert.SubmissionIds) == 0 && len(out.Elsewhere) > 0 {
 			return nil
 		}
-		out.Elsewhere = 0
+		out.Elsewhere = nil
 		return db.insertRejudge(ctx, tx, n, insert, keepless, &out)
 	})
 	return out, err
