@@ -26,15 +26,19 @@ type AlarmListCmd struct {
 
 // Run implements kong's command.
 func (cmd *AlarmListCmd) Run(app *App) error {
-	if err := cmd.check(); err != nil {
-		return err
-	}
-	return withArbiter(app, func(c *client.Client) error {
-		list, err := c.AlarmList(app.Ctx, !cmd.All, cmd.Kind, "", cmd.Limit)
+	return withArbiter(app, func(c *client.Client) (err error) {
+		type A = gavelapi.Alarm
+		var list gavelapi.AlarmList
+		list.Alarms, list.Next, err = pages(app, cmd.pageLimit, func(cursor string, limit int) ([]A, string, error) {
+			page, err := c.AlarmList(app.Ctx, !cmd.All, cmd.Kind, cursor, limit)
+			if err != nil {
+				return nil, "", err
+			}
+			return page.Alarms, page.Next, nil
+		})
 		if err != nil {
 			return err
 		}
-		type A = gavelapi.Alarm
 		return printItems(app, list.Alarms, list, func(al A) string { return fmt.Sprint(al.ID) }, []column[A]{
 			{name: "ALARM", right: true, cell: func(al A) cell { return number(al.ID) }},
 			{name: "SEVERITY", cell: severity},

@@ -218,16 +218,16 @@ func (cmd *ProblemListCmd) Run(app *App) error {
 		return err
 	}
 	defer c.Close()
-	all := gavelapi.ProblemList{Problems: []gavelapi.ProblemInfo{}}
-	for {
-		list, err := c.ProblemList(app.Ctx, all.Next, pageSize(0, 0))
+	var all gavelapi.ProblemList
+	all.Problems, all.Next, err = pages(app, pageLimit{}, func(cursor string, limit int) ([]gavelapi.ProblemInfo, string, error) {
+		page, err := c.ProblemList(app.Ctx, cursor, limit)
 		if err != nil {
-			return err
+			return nil, "", err
 		}
-		all.Problems, all.Next = append(all.Problems, list.Problems...), list.Next
-		if all.Next == "" {
-			break
-		}
+		return page.Problems, page.Next, nil
+	})
+	if err != nil {
+		return err
 	}
 	if len(all.Problems) == 0 && app.OutTerminal {
 		app.note("there is no problem yet; import one with: gavel problem import DIRECTORY")

@@ -225,19 +225,23 @@ type AuditListCmd struct {
 
 // Run implements kong's command.
 func (cmd *AuditListCmd) Run(app *App) error {
-	if err := cmd.check(); err != nil {
-		return err
-	}
 	c, err := app.connect()
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	list, err := c.AuditList(app.Ctx, cmd.Subject, "", cmd.Limit)
+	type E = gavelapi.AuditEntry
+	var list gavelapi.AuditList
+	list.Entries, list.Next, err = pages(app, cmd.pageLimit, func(cursor string, limit int) ([]E, string, error) {
+		page, err := c.AuditList(app.Ctx, cmd.Subject, cursor, limit)
+		if err != nil {
+			return nil, "", err
+		}
+		return page.Entries, page.Next, nil
+	})
 	if err != nil {
 		return err
 	}
-	type E = gavelapi.AuditEntry
 	return printItems(app, list.Entries, list, func(e E) string { return fmt.Sprint(e.ID) }, []column[E]{
 		{name: "AT (UTC)", cell: func(e E) cell { return text(instant(e.At)) }},
 		{name: "BY", flex: 8, cell: func(e E) cell { return text(orDash(e.Token)) }},

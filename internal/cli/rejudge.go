@@ -95,15 +95,19 @@ type RejudgeListCmd struct {
 
 // Run implements kong's command.
 func (cmd *RejudgeListCmd) Run(app *App) error {
-	if err := cmd.check(); err != nil {
-		return err
-	}
 	c, err := app.connect()
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	list, err := c.RejudgeList(app.Ctx, "", cmd.Limit)
+	var list gavelapi.RejudgeList
+	list.Rejudges, list.Next, err = pages(app, cmd.pageLimit, func(cursor string, limit int) ([]gavelapi.Rejudge, string, error) {
+		page, err := c.RejudgeList(app.Ctx, cursor, limit)
+		if err != nil {
+			return nil, "", err
+		}
+		return page.Rejudges, page.Next, nil
+	})
 	if err != nil {
 		return err
 	}

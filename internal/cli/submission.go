@@ -32,47 +32,29 @@ type SubmissionListCmd struct {
 	Language string `short:"l" placeholder:"ID" help:"Only in this language."`
 	State    string `placeholder:"STATE" enum:"pending,judging,done,system_error,cancelled," default:"" help:"Only in this state: pending, judging, done, system_error or cancelled."`
 	Verdict  string `placeholder:"VERDICT" enum:"AC,WA,TLE,MLE,OLE,RE,CE,SE," default:"" help:"Only with this verdict."`
-	Limit    int    `short:"n" default:"20" help:"At most so many; 0 for all."`
+	pageLimit
 }
 
 // Run implements kong's command.
 func (cmd *SubmissionListCmd) Run(app *App) error {
-	if cmd.Limit < 0 {
-		return usage("0 means all", "--limit must not be negative")
-	}
 	c, err := app.connect()
 	if err != nil {
 		return err
 	}
 	defer c.Close()
 	filter := client.SubmissionFilter{Problem: cmd.Problem, User: cmd.User, Language: cmd.Language, State: cmd.State, Verdict: cmd.Verdict}
-	all := gavelapi.SubmissionList{Submissions: []gavelapi.Submission{}}
-	for {
-		list, err := c.SubmissionList(app.Ctx, filter, all.Next, pageSize(cmd.Limit, len(all.Submissions)))
+	var list gavelapi.SubmissionList
+	list.Submissions, list.Next, err = pages(app, cmd.pageLimit, func(cursor string, limit int) ([]gavelapi.Submission, string, error) {
+		page, err := c.SubmissionList(app.Ctx, filter, cursor, limit)
 		if err != nil {
-			return err
+			return nil, "", err
 		}
-		all.Submissions, all.Next = append(all.Submissions, list.Submissions...), list.Next
-		if all.Next == "" || (cmd.Limit > 0 && len(all.Submissions) >= cmd.Limit) {
-			break
-		}
-	}
-	if err := app.printSubmissions(all.Submissions, all); err != nil {
+		return page.Submissions, page.Next, nil
+	})
+	if err != nil {
 		return err
 	}
-	if all.Next != "" && app.Output != "json" {
-		app.note("there are more; -n 0 lists all")
-	}
-	return nil
-}
-
-// pageSize is how many to ask for next, of a limit that is 0 for all.
-func pageSize(limit, have int) int {
-	const most = 200
-	if limit == 0 {
-		return most
-	}
-	return min(most, limit-have)
+	return app.printSubmissions(list.Submissions, list)
 }
 
 // SubmissionShowCmd is `gavel submission show`.

@@ -110,16 +110,37 @@ func table[T any](w *bufio.Writer, a *App, items []T, all []column[T]) {
 	}
 }
 
-// pageLimit is the flag of commands that list one page.
+// pageLimit is the flag of commands that list what may be long.
 type pageLimit struct {
-	Limit int `short:"n" default:"20" help:"At most so many, up to 200."`
+	Limit int `short:"n" default:"20" help:"At most so many; 0 for all."`
 }
 
-func (p pageLimit) check() error {
-	if p.Limit < 1 || p.Limit > 200 {
-		return usage("give 1 to 200", "--limit is out of range")
+// pages asks for page after page until there are as many as were asked for. more
+// is the cursor of what was left, which a note tells of.
+func pages[T any](app *App, p pageLimit, fetch func(cursor string, limit int) (page []T, next string, err error)) (all []T, more string, err error) {
+	const most = 200 // what the API gives at once
+	if p.Limit < 0 {
+		return nil, "", usage("0 means all", "--limit must not be negative")
 	}
-	return nil
+	all = []T{}
+	for {
+		limit := most
+		if p.Limit > 0 {
+			limit = min(most, p.Limit-len(all))
+		}
+		page, next, err := fetch(more, limit)
+		if err != nil {
+			return nil, "", err
+		}
+		all, more = append(all, page...), next
+		if more == "" || p.Limit > 0 && len(all) >= p.Limit {
+			break
+		}
+	}
+	if more != "" && app.Output != "json" {
+		app.note("there are more; -n 0 lists all")
+	}
+	return all, more, nil
 }
 
 // limit is the width to fit into; 0 is no limit, as into a pipe.

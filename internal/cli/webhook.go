@@ -152,11 +152,15 @@ type WebhookDeliveriesCmd struct {
 
 // Run implements kong's command.
 func (cmd *WebhookDeliveriesCmd) Run(app *App) error {
-	if err := cmd.check(); err != nil {
-		return err
-	}
-	return withArbiter(app, func(c *client.Client) error {
-		list, err := c.WebhookDeliveries(app.Ctx, cmd.Name, "", cmd.Limit)
+	return withArbiter(app, func(c *client.Client) (err error) {
+		var list gavelapi.DeliveryList
+		list.Deliveries, list.Next, err = pages(app, cmd.pageLimit, func(cursor string, limit int) ([]gavelapi.Delivery, string, error) {
+			page, err := c.WebhookDeliveries(app.Ctx, cmd.Name, cursor, limit)
+			if err != nil {
+				return nil, "", err
+			}
+			return page.Deliveries, page.Next, nil
+		})
 		if err != nil {
 			return err
 		}
