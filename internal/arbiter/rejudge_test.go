@@ -705,6 +705,7 @@ func TestARejudgeEndsWithASubmissionThatIsCancelled(t *testing.T) {
 	s := newStand(t, settings)
 	sub := s.submit("c")
 	r := s.rejudge(gavelapi.RejudgeFilter{Submissions: []int64{sub.ID}}, "later")
+	s.awaitRejudge(s.rejudge(gavelapi.RejudgeFilter{User: "nobody"}, "later").ID, gavelapi.RejudgeReady) // the leader has looked
 	s.cancel(sub.ID)
 	if got := s.awaitRejudge(r.ID, gavelapi.RejudgeReady); got.Done != 0 || got.Applied != 0 {
 		t.Errorf("%s", asJSON(got))
