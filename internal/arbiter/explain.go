@@ -29,7 +29,7 @@ func (a *Arbiter) Explain(ctx context.Context, id int64) (gavelapi.Explanation, 
 	}
 	switch {
 	case sub.State == gavelapi.StateJudging:
-		e.Summary = "being judged by " + sub.Worker
+		e.Summary = "being judged by " + sub.Worker + a.silence(ctx, id)
 	case sub.State != gavelapi.StatePending:
 		e.Summary = sub.State
 		if sub.Verdict != "" {
@@ -44,6 +44,29 @@ func (a *Arbiter) Explain(ctx context.Context, id int64) (gavelapi.Explanation, 
 		a.explainWaiting(ctx, id, &e)
 	}
 	return e, nil
+}
+
+// silentAfter is how many heartbeats are missing when a worker is said to be silent.
+const silentAfter = 2
+
+// silence says for how long the worker that judges a submission was not heard of,
+// when that is long, and what will become of it. Each heartbeat renews the lease
+// in full, so what is left of it says when the last one came.
+func (a *Arbiter) silence(ctx context.Context, id int64) string {
+	l, err := a.q.LeaseOfSubmission(ctx, a.db.Pool, &id)
+	if err != nil {
+		return "" // it has just ended; what else is wrong, the caller will see
+	}
+	whole := a.cfg.Lease.TTL
+	if !l.Confirmed {
+		whole = a.cfg.Lease.Confirm
+	}
+	left := time.Duration(l.LeftS * float64(time.Second))
+	silent := whole - left
+	if silent < silentAfter*a.cfg.Lease.Heartbeat {
+		return ""
+	}
+	return fmt.Sprintf(", who was not heard of for %s; in %s its lease ends and others may have the job", silent.Round(time.Second), max(left, 0).Round(time.Second))
 }
 
 // doneTo adds to a history what people did to a submission.

@@ -254,6 +254,18 @@ func TestExplainTellsWhyItWaitsAndHowItWent(t *testing.T) {
 	}
 }
 
+func TestExplainTellsOfAWorkerThatIsSilent(t *testing.T) {
+	s := newStand(t, quick)
+	sub := s.submit("c")
+	s.worker("w", 1, "c").hold()
+	for left, want := range map[string]string{"58 s": "being judged by w", "19.8 s": "being judged by w, who was not heard of for 40s; in 20s its lease ends and others may have the job"} {
+		s.exec("update jobs set lease_expires_at = now() + interval '" + left + "'")
+		if e, err := s.Explain(t.Context(), sub.ID); err != nil || e.Summary != want {
+			t.Errorf("with %s left: %q, %v", left, e.Summary, err)
+		}
+	}
+}
+
 func TestWhatOperatorsDoIsWrittenDownWithWhoAndWhy(t *testing.T) {
 	s := newStand(t, quick)
 	s.worker("w", 1, "c")

@@ -175,6 +175,14 @@ func TestADeliverySurvivesAChangeOfLeader(t *testing.T) {
 	if got := s.deliveries()[0]; got.State != "waiting" || got.NextAt == nil {
 		t.Errorf("after a refusal: %s", asJSON(got))
 	}
+	// While the next attempt is under way, the refusal is still what is known.
+	s.exec("insert into webhook_attempts (delivery_id, attempt, term) select id, 2, 0 from webhook_deliveries")
+	s.exec("update webhook_deliveries set attempts = 2")
+	if got := s.deliveries()[0]; got.Error != "it answered 502" || got.Attempts != 2 {
+		t.Errorf("during the second attempt: %s", asJSON(got))
+	}
+	s.exec("delete from webhook_attempts where term = 0")
+	s.exec("update webhook_deliveries set attempts = 1")
 	until(t, "it is on /metrics", func() bool { return s.gauges()["gavel_webhook_backlog"] == 1 })
 	s.stop()
 	e.status.Store(http.StatusNoContent)

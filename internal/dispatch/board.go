@@ -1,8 +1,8 @@
 package dispatch
 
 import (
-	"cmp"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -184,7 +184,13 @@ func (b *Board) brakeOf(s *shape) string {
 	if s.lane == Probe {
 		return ""
 	}
-	return cmp.Or(b.brakes.Lanes[s.lane], b.brakes.Languages[s.language], b.brakes.Problems[s.problem])
+	var all []string // who lifts one wants to know of the others
+	for _, why := range []string{b.brakes.Lanes[s.lane], b.brakes.Languages[s.language], b.brakes.Problems[s.problem]} {
+		if why != "" && !slices.Contains(all, why) {
+			all = append(all, why)
+		}
+	}
+	return strings.Join(all, "; ")
 }
 
 func (b *Board) enter(r *record, s *shape) {

@@ -439,6 +439,17 @@ func TestBrakesHoldWhatWaitsUntilTheyAreTakenOff(t *testing.T) {
 	}
 }
 
+func TestEveryBrakeThatHoldsAJobIsNamed(t *testing.T) {
+	b := fleet(anna(9))
+	add(b, Job{ID: 1, Lane: Judge, Language: "cpp17", Problem: 5})
+	b.SetBrakes(Brakes{
+		Lanes: map[Lane]string{Judge: "the final"}, Languages: map[string]string{"cpp17": "a new compiler"}, Problems: map[int64]string{5: "the final"},
+	})
+	if e, _ := b.Explain(1, start); e.Reason != "held by an operator: the final; a new compiler" {
+		t.Errorf("the reason is %q", e.Reason)
+	}
+}
+
 func TestAddingIsIdempotentAndTheLaterGenerationCounts(t *testing.T) {
 	job := func(gen int64) Job { j := cpp(1); j.Gen = gen; return j }
 	b := add(fleet(anna(5)), job(2), job(1), job(2))

@@ -100,10 +100,11 @@ update webhook_deliveries d
 update webhook_deliveries set state = 'waiting', next_at = now(), finished_at = null where id = $1 and state <> 'waiting';
 
 -- name: DeliveriesOf :many
--- API: newest first, each with its last attempt.
+-- API: newest first, each with what came of its last attempt that has ended.
 select d.id, d.message_id, d.event, coalesce(d.alarm_id, 0)::bigint as alarm_id, d.state, d.attempts, d.next_at, d.created_at, d.finished_at,
        coalesce(a.status, 0)::int as status, coalesce(a.error, '') as error
-  from webhook_deliveries d left join webhook_attempts a on a.delivery_id = d.id and a.attempt = d.attempts
+  from webhook_deliveries d left join lateral (
+       select t.status, t.error from webhook_attempts t where t.delivery_id = d.id and t.ended_at is not null order by t.attempt desc limit 1) a on true
  where d.webhook_id = @webhook_id and d.id < sqlc.arg(before)::bigint order by d.id desc limit sqlc.arg(page)::int;
 
 -- name: WebhookBacklog :one

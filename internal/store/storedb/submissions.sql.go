@@ -246,6 +246,24 @@ func (q *Queries) InsertSubmission(ctx context.Context, db DBTX, arg *InsertSubm
 	return &i, err
 }
 
+const leaseOfSubmission = `-- name: LeaseOfSubmission :one
+select extract(epoch from lease_expires_at - now())::float8 as left_s, confirmed
+  from jobs where submission_id = $1 and state = 'leased' order by id limit 1
+`
+
+type LeaseOfSubmissionRow struct {
+	LeftS     float64
+	Confirmed bool
+}
+
+// Explain: what is left of the lease that it is judged under.
+func (q *Queries) LeaseOfSubmission(ctx context.Context, db DBTX, submissionID *int64) (*LeaseOfSubmissionRow, error) {
+	row := db.QueryRow(ctx, leaseOfSubmission, submissionID)
+	var i LeaseOfSubmissionRow
+	err := row.Scan(&i.LeftS, &i.Confirmed)
+	return &i, err
+}
+
 const listSubmissions = `-- name: ListSubmissions :many
 select s.id, p.name as problem, s.language, s.submitter, s.source_name, s.source_bytes, s.source_files, s.created_at,
        g.package_digest,

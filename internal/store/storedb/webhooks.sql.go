@@ -111,7 +111,8 @@ func (q *Queries) CountOldSecrets(ctx context.Context, db DBTX, webhookID int64)
 const deliveriesOf = `-- name: DeliveriesOf :many
 select d.id, d.message_id, d.event, coalesce(d.alarm_id, 0)::bigint as alarm_id, d.state, d.attempts, d.next_at, d.created_at, d.finished_at,
        coalesce(a.status, 0)::int as status, coalesce(a.error, '') as error
-  from webhook_deliveries d left join webhook_attempts a on a.delivery_id = d.id and a.attempt = d.attempts
+  from webhook_deliveries d left join lateral (
+       select t.status, t.error from webhook_attempts t where t.delivery_id = d.id and t.ended_at is not null order by t.attempt desc limit 1) a on true
  where d.webhook_id = $1 and d.id < $2::bigint order by d.id desc limit $3::int
 `
 
@@ -135,7 +136,7 @@ type DeliveriesOfRow struct {
 	Error      string
 }
 
-// API: newest first, each with its last attempt.
+// API: newest first, each with what came of its last attempt that has ended.
 func (q *Queries) DeliveriesOf(ctx context.Context, db DBTX, arg *DeliveriesOfParams) ([]*DeliveriesOfRow, error) {
 	rows, err := db.Query(ctx, deliveriesOf, arg.WebhookID, arg.Before, arg.Page)
 	if err != nil {
