@@ -28,6 +28,7 @@ const (
 	ExitUnreachable = 7
 	ExitNotAccepted = 8
 	ExitProgram     = 9
+	ExitTooMany     = 10
 	ExitInterrupted = 130
 )
 
@@ -77,7 +78,7 @@ var statusExits = map[int]int{
 	http.StatusNotFound:              ExitNotFound,
 	http.StatusConflict:              ExitConflict,
 	http.StatusGone:                  ExitConflict,
-	http.StatusTooManyRequests:       ExitUnreachable,
+	http.StatusTooManyRequests:       ExitTooMany,
 	http.StatusServiceUnavailable:    ExitUnreachable,
 }
 

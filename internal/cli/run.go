@@ -3,8 +3,10 @@ package cli
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"math"
 	"path/filepath"
 	"strconv"
 	"time"
@@ -21,8 +23,8 @@ type RunCmd struct {
 	Language string         `short:"l" placeholder:"ID" help:"Language; by default guessed from the file's ending."`
 	Inputs   []string       `name:"input" short:"i" sep:"none" placeholder:"FILE" help:"What the program reads, or - for standard input. Several are run one after the other; without any the input is empty."`
 	Time     *time.Duration `placeholder:"D" help:"CPU time for each input, e.g. 2s, before the language's rule (default: the arbiter's)."`
-	Memory   int64          `placeholder:"MIB" help:"Memory in MiB (default: the arbiter's)."`
-	Keep     int64          `name:"output-kib" placeholder:"KIB" help:"Standard output to keep of each input, at which the program is stopped (default: the arbiter's)."`
+	Memory   *int64         `placeholder:"MIB" help:"Memory in MiB (default: the arbiter's)."`
+	Keep     *int64         `name:"output-kib" placeholder:"KIB" help:"Standard output to keep of each input, at which the program is stopped (default: the arbiter's)."`
 	User     string         `placeholder:"NAME" help:"Who runs it, as your site calls them."`
 }
 
@@ -31,9 +33,6 @@ const maxInputBytes = 16 << 20
 
 // Run implements kong's command.
 func (cmd *RunCmd) Run(app *App) error {
-	if cmd.Memory < 0 || cmd.Keep < 0 {
-		return usage("leave it out for the default", "--memory and --output-kib cannot be negative")
-	}
 	var cpu time.Duration // 0 is the arbiter's
 	if cmd.Time != nil {
 		if err := between("--time", *cmd.Time, time.Millisecond, time.Hour); err != nil {
@@ -41,13 +40,21 @@ func (cmd *RunCmd) Run(app *App) error {
 		}
 		cpu = *cmd.Time
 	}
+	memory, err := amount("--memory", cmd.Memory, 20)
+	if err != nil {
+		return err
+	}
+	keep, err := amount("--output-kib", cmd.Keep, 10)
+	if err != nil {
+		return err
+	}
 	main := cmd.Files[0]
 	files, err := readSources(app.In, main, cmd.Files[1:])
 	if err != nil {
 		return err
 	}
 	in := gavelapi.NewRun{User: cmd.User, Limits: gavelapi.RunLimits{
-		CPUUS: cpu.Microseconds(), MemoryBytes: cmd.Memory << 20, OutputBytes: cmd.Keep << 10,
+		CPUUS: cpu.Microseconds(), MemoryBytes: memory, OutputBytes: keep,
 	}}
 	if in.Inputs, err = cmd.readInputs(app.In, main == "-"); err != nil {
 		return err
@@ -71,12 +78,37 @@ func (cmd *RunCmd) Run(app *App) error {
 	}
 	run, err := handIn(app.Ctx, in, c.RunCreate)
 	if err != nil {
-		return aboutFile(err, files)
+		return aboutFlag(aboutFile(err, files))
 	}
 	if run, err = app.awaitRun(c, run); err != nil {
 		return err
 	}
 	return cmd.show(app, run)
+}
+
+// amount is the value of a flag in units of so many binary digits, in bytes; 0
+// is the arbiter's default, for which the flag is left out.
+func amount(flag string, given *int64, digits uint) (int64, error) {
+	if given == nil {
+		return 0, nil
+	}
+	if most := int64(math.MaxInt64 >> digits); *given < 1 || *given > most {
+		return 0, usage("leave it out for the default", "%s must lie between 1 and %d", flag, most)
+	}
+	return *given << digits, nil
+}
+
+// runFlags are the flags for what the arbiter calls limits.
+var runFlags = map[string]string{
+	"body.limits.cpu_us": "--time", "body.limits.memory_bytes": "--memory", "body.limits.output_bytes": "--output-kib",
+}
+
+// aboutFlag names the flag that the arbiter refuses.
+func aboutFlag(err error) error {
+	if p, ok := errors.AsType[*gavelapi.Problem](err); ok && len(p.Errors) == 1 && runFlags[p.Errors[0].Location] != "" {
+		return withCause(err, usage(p.Hint, "%s: %s", runFlags[p.Errors[0].Location], p.Detail))
+	}
+	return err
 }
 
 func (cmd *RunCmd) readInputs(stdin io.Reader, taken bool) (inputs []gavelapi.RunInput, err error) {

@@ -265,7 +265,7 @@ func TestInterruptedWhileWaiting(t *testing.T) {
 func TestExitCodesFollowTheArbitersRefusals(t *testing.T) {
 	for code, want := range map[apperr.Code]int{
 		apperr.Invalid: 2, apperr.Malformed: 2, apperr.Unauthorized: 6, apperr.Forbidden: 6, apperr.NotFound: 4, apperr.Conflict: 5,
-		apperr.Gone: 5, apperr.TooLarge: 2, apperr.Unsupported: 2, apperr.TooMany: 7, apperr.Internal: 1, apperr.Unavailable: 7,
+		apperr.Gone: 5, apperr.TooLarge: 2, apperr.Unsupported: 2, apperr.TooMany: 10, apperr.Internal: 1, apperr.Unavailable: 7,
 	} {
 		s := newStage()
 		s.fake.Before(func(context.Context, string) error { return apperr.New(code, "do this", "that is wrong") })
