@@ -31,8 +31,8 @@ func (c *Client) WebhookRemove(ctx context.Context, name, reason string) error {
 }
 
 // WebhookTest sends a message that says nothing.
-func (c *Client) WebhookTest(ctx context.Context, name string) (*gavelapi.Delivery, error) {
-	return get[gavelapi.Delivery](ctx, c, request{op: "webhook test", method: http.MethodPost, path: "/v1/webhooks/" + url.PathEscape(name) + "/test"})
+func (c *Client) WebhookTest(ctx context.Context, name, reason string) (*gavelapi.Delivery, error) {
+	return get[gavelapi.Delivery](ctx, c, request{op: "webhook test", method: http.MethodPost, path: "/v1/webhooks/" + url.PathEscape(name) + "/test", query: because(reason)})
 }
 
 // WebhookDeliveries lists what was sent to an endpoint.

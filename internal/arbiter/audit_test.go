@@ -103,10 +103,8 @@ func TestEveryDeedHasItsReasonInTheAuditTrail(t *testing.T) {
 	do("rejudge.start", "rejudge 3", rejudge(sub.ID))
 	ready(3)
 	do("rejudge.discard", "rejudge 3", func(why string) error { _, err := s.DiscardRejudge(ctx, s.admin, 3, why); return err })
-	d, err := s.TestWebhook(ctx, "ops")
-	if err != nil {
-		t.Fatal(err)
-	}
+	var d gavelapi.Delivery
+	do("webhook.test", "ops", func(why string) (err error) { d, err = s.TestWebhook(ctx, s.admin, "ops", why); return err })
 	e.next()
 	until(t, "it is delivered", func() bool { return s.deliveries()[0].State == "delivered" })
 	do("webhook.redeliver", "delivery 1", func(why string) error { return s.Redeliver(ctx, s.admin, d.ID, why) })

@@ -309,16 +309,20 @@ func (a *Arbiter) webhookRow(ctx context.Context, name string) (*storedb.Webhook
 }
 
 // TestWebhook implements httpapi.Service.
-func (a *Arbiter) TestWebhook(ctx context.Context, name string) (gavelapi.Delivery, error) {
+func (a *Arbiter) TestWebhook(ctx context.Context, p auth.Principal, name, reason string) (gavelapi.Delivery, error) {
 	var none gavelapi.Delivery
 	w, err := a.webhookRow(ctx, name)
 	if err != nil {
 		return none, err
 	}
 	body := mustJSON(gavelapi.WebhookMessage{Type: "test", Timestamp: a.clock.Now().UTC()})
-	d, err := a.q.EnqueueTest(ctx, a.db.Pool, &storedb.EnqueueTestParams{WebhookID: w.ID, MessageID: newMessageID(), Payload: string(body)})
+	var d *storedb.WebhookDelivery
+	err = a.carryOut(ctx, p, deed{action: "webhook.test", subject: w.Name, reason: reason, do: func(tx pgx.Tx) (err error) {
+		d, err = a.q.EnqueueTest(ctx, tx, &storedb.EnqueueTestParams{WebhookID: w.ID, MessageID: newMessageID(), Payload: string(body)})
+		return err
+	}})
 	if err != nil {
-		return none, unavailable(err, "enqueue a message")
+		return none, err
 	}
 	if l := a.current.Load(); l != nil { // another arbiter's leader finds it by the count
 		l.messages.Store(true)

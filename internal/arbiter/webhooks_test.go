@@ -115,7 +115,7 @@ func (s *stand) rotate(r gavelapi.WebhookRotation) gavelapi.Webhook {
 // ping sends a message that says nothing, and waits for it.
 func (s *stand) ping(e *endpoint) heard {
 	s.t.Helper()
-	if _, err := s.TestWebhook(s.t.Context(), "ops"); err != nil {
+	if _, err := s.TestWebhook(s.t.Context(), s.admin, "ops", ""); err != nil {
 		s.t.Fatal(err)
 	}
 	return e.next()
@@ -163,7 +163,7 @@ func TestADeliverySurvivesAChangeOfLeader(t *testing.T) {
 	e := newEndpoint(t)
 	e.status.Store(http.StatusBadGateway)
 	s.tell(e, string(alarm.JudgeDown)) // nothing but the test will be sent
-	d, err := s.TestWebhook(t.Context(), "ops")
+	d, err := s.TestWebhook(t.Context(), s.admin, "ops", "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -130,12 +130,15 @@ func (cmd *WebhookRemoveCmd) Run(app *App) error {
 }
 
 // WebhookTestCmd is `gavel webhook test`.
-type WebhookTestCmd struct{ webhookName }
+type WebhookTestCmd struct {
+	webhookName
+	Reason string `placeholder:"TEXT" help:"Why; kept in the audit trail."`
+}
 
 // Run implements kong's command.
 func (cmd *WebhookTestCmd) Run(app *App) error {
 	return withArbiter(app, func(c *client.Client) error {
-		d, err := c.WebhookTest(app.Ctx, cmd.Name)
+		d, err := c.WebhookTest(app.Ctx, cmd.Name, cmd.Reason)
 		if err != nil {
 			return err
 		}

@@ -57,8 +57,8 @@ func (s *server) webhookRoutes() {
 		OperationID: "test-webhook", Method: http.MethodPost, Path: "/v1/webhooks/{name}/test", Tags: tags,
 		Summary: "Send an endpoint a message that says nothing", Errors: missing,
 		Description: "It goes the way of all messages; the list of deliveries says what became of it.",
-	}, func(ctx context.Context, _ auth.Principal, in *SubjectName) (*out[gavelapi.Delivery], error) {
-		d, err := s.Service.TestWebhook(ctx, in.Name)
+	}, func(ctx context.Context, p auth.Principal, in *removeInput) (*out[gavelapi.Delivery], error) {
+		d, err := s.Service.TestWebhook(ctx, p, in.Name, in.Reason)
 		return &out[gavelapi.Delivery]{Body: d}, err
 	})
 	register(s, admins, huma.Operation{

@@ -134,7 +134,7 @@ type Service interface {
 	RotateWebhook(ctx context.Context, p auth.Principal, name string, r gavelapi.WebhookRotation) (gavelapi.Webhook, error)
 	RemoveWebhook(ctx context.Context, p auth.Principal, name, reason string) error
 	// TestWebhook puts a message on its way; Deliveries says what became of it.
-	TestWebhook(ctx context.Context, name string) (gavelapi.Delivery, error)
+	TestWebhook(ctx context.Context, p auth.Principal, name, reason string) (gavelapi.Delivery, error)
 	Deliveries(ctx context.Context, name, cursor string, limit int) (gavelapi.DeliveryList, error)
 	Redeliver(ctx context.Context, p auth.Principal, id int64, reason string) error
 

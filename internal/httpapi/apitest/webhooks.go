@@ -82,7 +82,7 @@ func (f *Fake) RemoveWebhook(ctx context.Context, _ auth.Principal, name, _ stri
 }
 
 // TestWebhook implements httpapi.Service.
-func (f *Fake) TestWebhook(ctx context.Context, name string) (gavelapi.Delivery, error) {
+func (f *Fake) TestWebhook(ctx context.Context, _ auth.Principal, name, _ string) (gavelapi.Delivery, error) {
 	if err := f.enter(ctx, "TestWebhook"); err != nil {
 		return gavelapi.Delivery{}, err
 	}
