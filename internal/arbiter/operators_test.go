@@ -103,6 +103,9 @@ func TestARemovedWorkerIsRefusedAndWhatItHeldGoesToOthersAtOnce(t *testing.T) {
 		t.Errorf("the fleet is %+v, %v", list, err)
 	}
 	s.worker("w", 1, "c") // the name is free
+	if a := s.read(sub.ID).Detail.Attempts; len(a) != 2 || a[0].Worker != "w (removed)" || a[1].Worker != "other" {
+		t.Errorf("its work was given to %s", asJSON(a))
+	}
 	if err := s.RemoveWorker(t.Context(), s.admin, "nobody", ""); apperr.CodeOf(err) != apperr.NotFound {
 		t.Errorf("removing nobody: %v", err)
 	}

@@ -82,7 +82,7 @@ func (a *Arbiter) readReport(ctx context.Context, name string, id int64) (gavela
 
 // rowsOf are the rows of a step, and what it says of the whole.
 func (a *Arbiter) rowsOf(ctx context.Context, s *storedb.StepsOfPreparationRow, p *gavelapi.Preparation) ([]gavelapi.ReportRow, error) {
-	one := gavelapi.ReportRow{Worker: s.Worker, Finding: gavelapi.Finding{Step: s.Kind, What: s.Path}}
+	one := gavelapi.ReportRow{Worker: knownAs(s.Worker), Finding: gavelapi.Finding{Step: s.Kind, What: s.Path}}
 	switch s.State {
 	case "done":
 		var findings []gavelapi.Finding

@@ -433,7 +433,7 @@ func (a *Arbiter) Account(ctx context.Context, user string) (gavelapi.Account, e
 func judgingInfo(g *storedb.JudgingsOfSubmissionRow, current int64) gavelapi.JudgingInfo {
 	info := gavelapi.JudgingInfo{
 		ID: g.ID, Kind: g.Kind, State: openIsPending(g.State), Verdict: g.Verdict, PackageDigest: g.PackageDigest,
-		Worker: g.Worker, Current: g.ID == current, CreatedAt: g.CreatedAt.UTC(), FinishedAt: utc(g.FinishedAt),
+		Worker: knownAs(g.Worker), Current: g.ID == current, CreatedAt: g.CreatedAt.UTC(), FinishedAt: utc(g.FinishedAt),
 	}
 	if g.RejudgeID != nil {
 		info.RejudgeID, info.RejudgeReason, info.RejudgeBy = *g.RejudgeID, g.RejudgeReason, g.RejudgeBy

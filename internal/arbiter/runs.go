@@ -194,7 +194,7 @@ func (a *Arbiter) readRun(ctx context.Context, id int64) (gavelapi.Run, error) {
 		return gavelapi.Run{}, unavailable(err, "read attempts")
 	}
 	run := gavelapi.Run{
-		ID: r.ID, Language: r.Language, User: r.Submitter, State: r.State, Inputs: int(r.Inputs), Worker: r.Worker,
+		ID: r.ID, Language: r.Language, User: r.Submitter, State: r.State, Inputs: int(r.Inputs), Worker: knownAs(r.Worker),
 		Compiled: r.Compiled != nil && *r.Compiled, Results: []gavelapi.RunResult{}, Attempts: make([]gavelapi.Attempt, len(attempts)),
 		CreatedAt: r.CreatedAt.UTC(), FinishedAt: utc(r.FinishedAt), ExpiresAt: utc(r.ExpiresAt),
 	}

@@ -95,7 +95,7 @@ func (a *Arbiter) readSubmission(ctx context.Context, id int64) (gavelapi.Submis
 	sub := gavelapi.Submission{
 		ID: r.ID, Problem: r.Problem, PackageDigest: r.PackageDigest, Language: r.Language, User: r.Submitter,
 		SourceName: r.SourceName, SourceBytes: r.SourceBytes, SourceFiles: int(r.SourceFiles), State: r.State, Verdict: r.Verdict,
-		CPUUS: r.CPUUs, WallUS: r.WallUs, MemoryBytes: r.MemoryBytes, Worker: r.Worker,
+		CPUUS: r.CPUUs, WallUS: r.WallUs, MemoryBytes: r.MemoryBytes, Worker: knownAs(r.Worker),
 		CreatedAt: r.CreatedAt.UTC(), FinishedAt: utc(r.FinishedAt), Rejudging: r.Rejudging,
 	}
 	detail := &gavelapi.SubmissionDetail{
@@ -176,7 +176,7 @@ func (a *Arbiter) memoryOf(ctx context.Context, state string, jobID *int64, toke
 
 func wireAttempt(t *storedb.AttemptsOfSubmissionRow) gavelapi.Attempt {
 	return gavelapi.Attempt{
-		JudgingID: t.JudgingID, LeaseGen: t.LeaseGen, Worker: t.Worker, GrantedAt: t.GrantedAt.UTC(),
+		JudgingID: t.JudgingID, LeaseGen: t.LeaseGen, Worker: knownAs(t.Worker), GrantedAt: t.GrantedAt.UTC(),
 		EndedAt: utc(t.EndedAt), Outcome: t.Outcome, Blame: t.Blame, Message: t.Message, LateReport: lateVerdict(t.LateReport),
 	}
 }
@@ -259,7 +259,7 @@ func (a *Arbiter) Submissions(ctx context.Context, f httpapi.SubmissionFilter) (
 		s := gavelapi.Submission{
 			ID: r.ID, Problem: r.Problem, PackageDigest: r.PackageDigest, Language: r.Language, User: r.Submitter,
 			SourceName: r.SourceName, SourceBytes: r.SourceBytes, SourceFiles: int(r.SourceFiles), State: r.State, Verdict: r.Verdict,
-			CPUUS: r.CPUUs, WallUS: r.WallUs, MemoryBytes: r.MemoryBytes, Worker: r.Worker,
+			CPUUS: r.CPUUs, WallUS: r.WallUs, MemoryBytes: r.MemoryBytes, Worker: knownAs(r.Worker),
 			CreatedAt: r.CreatedAt.UTC(), FinishedAt: utc(r.FinishedAt),
 		}
 		if s.State == gavelapi.StateSystemError {

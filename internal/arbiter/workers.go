@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -148,6 +149,16 @@ func workerState(away string, s standing, online bool, leases int) string {
 		return "busy"
 	}
 	return "idle"
+}
+
+// knownAs is the name under which people know a worker. One that was removed has
+// its number behind a tilde, which no name of a living one can have, so that the
+// name is free again.
+func knownAs(name string) string {
+	if name, _, removed := strings.Cut(name, "~"); removed {
+		return name + " (removed)"
+	}
+	return name
 }
 
 // Languages implements httpapi.Service.
