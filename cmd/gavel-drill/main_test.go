@@ -3,12 +3,18 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
 
 func TestCommandLine(t *testing.T) {
 	empty := t.TempDir()
+	own := filepath.Join(empty, "own.csv")
+	if err := os.WriteFile(own, []byte("at_ms,user,lane,priority,language,package,memory_mib,takes_ms\n5,ann,judge,practice,c,p,64,100\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
 		name, args string
 		code       int
@@ -30,11 +36,12 @@ func TestCommandLine(t *testing.T) {
 		{"load of nothing", "load --claims 0", 2, "", "cannot be measured"},
 		{"more leases than workers", "load --claims 5 --leased 6", 2, "", "leased up to claims"},
 		{"load without programs", "load --bin-dir " + empty, 1, "", "make build"},
-		{"waiting times", "simulate home-sleeps --policy gavel,first-come", 0, "lane judge    first-come  900", ""},
+		{"waiting times", "simulate home-sleeps --policy gavel,first-come", 0, "lane judge    first-come  4500", ""},
 		{"waiting times as JSON", "simulate rejudge-storm --policy gavel -o json", 0, `"group": "lane rejudge"`, ""},
 		{"a trace as a file", "simulate contest-peak -o csv", 0, "at_ms,user,lane,priority", ""},
 		{"unknown trace", "simulate nights", 2, "", "contest-peak, home-sleeps, rejudge-storm"},
 		{"unknown fleet", "simulate home-sleeps --fleet moon", 2, "", "home-and-cloud, home-sleeps, school"},
+		{"an own trace without a fleet", "simulate " + own, 2, "", "needs --fleet"},
 		{"unknown policy", "simulate home-sleeps --policy luck", 2, "", `there is no policy "luck"`},
 		{"plot where there is no directory", "simulate home-sleeps --policy gavel --plot " + empty + "/no/such.svg", 1, "", "name a file"},
 		{"replays", "replay", 0, "five-nights", ""},

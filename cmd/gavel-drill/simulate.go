@@ -20,6 +20,10 @@ type simulateCmd struct {
 	Output string   `name:"output" short:"o" enum:"table,json,csv" default:"table" help:"Form of the result: ${enum}; csv writes the trace."`
 }
 
+// horizon is when a run ends, from the first arrival: what waits then does so for
+// ever.
+const horizon = 24 * time.Hour
+
 // suits is the fleet for which each trace was made.
 var suits = map[string]string{"contest-peak": "school", "home-sleeps": "home-sleeps", "rejudge-storm": "school"}
 
@@ -36,7 +40,9 @@ func (c *simulateCmd) Run(w world) error {
 		return whatif.WriteTrace(w.out, jobs)
 	}
 	if c.Fleet == "" {
-		c.Fleet = suits[c.Trace]
+		if c.Fleet, known = suits[c.Trace]; !known {
+			return &failure{exitUsage, "a trace of your own needs --fleet", "a CSV file, or one of those that come with it: " + strings.Join(whatif.Fleets(), ", ")}
+		}
 	}
 	fleet, known := whatif.Fleet(c.Fleet)
 	if !known {
@@ -56,7 +62,7 @@ func (c *simulateCmd) Run(w world) error {
 		if w.ctx.Err() != nil {
 			return &failure{code: exitInterrupted, message: "interrupted"}
 		}
-		out, _ := whatif.Run(name, jobs, fleet, 12*time.Hour)
+		out, _ := whatif.Run(name, jobs, fleet, horizon)
 		all = append(all, out)
 		reports = append(reports, whatif.Summarize(name, out))
 	}

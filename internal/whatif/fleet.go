@@ -37,8 +37,11 @@ func ReadFleet(r io.Reader) ([]Worker, error) {
 			Memory: number("memory_mib") << 20, RoundTrip: time.Duration(number("round_trip_ms")) * time.Millisecond,
 		}
 		var err error
-		if w.Speed, err = strconv.ParseFloat(get("speed"), 64); err != nil || w.Speed <= 0 || w.Speed > 1000 {
-			wrong("speed", "is not a number above 0")
+		if w.Speed, err = strconv.ParseFloat(get("speed"), 64); err != nil || !(w.Speed > 0 && w.Speed <= 1000) { // NaN is neither
+			wrong("speed", "is not a number above 0 and up to 1000")
+		}
+		if slices.ContainsFunc(fleet, func(o Worker) bool { return o.Name == w.Name }) {
+			wrong("name", "is that of another worker, too")
 		}
 		if w.Slots == 0 {
 			wrong("slots", "is not at least 1")
@@ -72,7 +75,9 @@ func Fleet(name string) ([]Worker, bool) {
 	case "home-and-cloud":
 		return []Worker{home, cloud}, true
 	case "home-sleeps":
-		home.Away = []Interval{{time.Hour, 9 * time.Hour}}
+		for i := range time.Duration(nights) {
+			home.Away = append(home.Away, Interval{i*night + time.Hour, (i + 1) * night})
+		}
 		return []Worker{home, cloud}, true
 	case "school":
 		var fleet []Worker

@@ -2,6 +2,7 @@ package whatif
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"io"
 	"math"
@@ -15,13 +16,33 @@ import (
 
 // Waits are percentiles of the waiting times of a group of jobs.
 type Waits struct {
-	Group string        `json:"group"`
-	Jobs  int           `json:"jobs"`
-	Never int           `json:"never"` // not judged within the run
-	P50   time.Duration `json:"p50_ns"`
-	P95   time.Duration `json:"p95_ns"`
-	P99   time.Duration `json:"p99_ns"`
-	Max   time.Duration `json:"max_ns"`
+	Group string
+	Jobs  int
+	Never int // not judged within the run
+	P50   time.Duration
+	P95   time.Duration
+	P99   time.Duration
+	Max   time.Duration
+}
+
+// MarshalJSON gives null for a percentile that is never reached: a number would
+// be averaged and drawn.
+func (w Waits) MarshalJSON() ([]byte, error) {
+	known := func(d time.Duration) *time.Duration {
+		if d == math.MaxInt64 {
+			return nil
+		}
+		return &d
+	}
+	return json.Marshal(struct {
+		Group string         `json:"group"`
+		Jobs  int            `json:"jobs"`
+		Never int            `json:"never"`
+		P50   *time.Duration `json:"p50_ns"`
+		P95   *time.Duration `json:"p95_ns"`
+		P99   *time.Duration `json:"p99_ns"`
+		Max   *time.Duration `json:"max_ns"`
+	}{w.Group, w.Jobs, w.Never, known(w.P50), known(w.P95), known(w.P99), known(w.Max)})
 }
 
 // Report is how one policy did.

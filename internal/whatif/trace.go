@@ -110,6 +110,12 @@ func readCSV(r io.Reader, columns []string, row func(get func(string) string, nu
 	}
 }
 
+// The nights of home-sleeps, and the hours of each that are acted out.
+const (
+	nights = 5
+	night  = 3 * time.Hour
+)
+
 // Traces are the ones that come with the program, by name.
 func Traces() []string { return []string{"contest-peak", "home-sleeps", "rejudge-storm"} }
 
@@ -134,13 +140,17 @@ func Trace(name string, seed uint64) ([]Job, bool) {
 			g.add(time.Duration(g.rng.Float64()*float64(30*time.Minute)), fmt.Sprintf("user-%03d", g.rng.IntN(200)), dispatch.Run, dispatch.ClassContest)
 		}
 	case "home-sleeps":
-		// A quiet evening from midnight to three; the home machine sleeps from
-		// one o'clock (see the fleet of that name).
-		for range 900 {
-			g.add(time.Duration(g.rng.Float64()*float64(3*time.Hour)), fmt.Sprintf("user-%03d", g.rng.IntN(40)), dispatch.Judge, dispatch.ClassPractice)
+		// Quiet hours from midnight to three, night after night; the home machine
+		// sleeps from one o'clock (see the fleet of that name). In one night it is
+		// a matter of chance whether it falls asleep with something in its hands.
+		at := func(i int) time.Duration {
+			return time.Duration(i%nights)*night + time.Duration(g.rng.Float64()*float64(night))
 		}
-		for range 100 {
-			g.add(time.Duration(g.rng.Float64()*float64(3*time.Hour)), fmt.Sprintf("user-%03d", g.rng.IntN(40)), dispatch.Run, dispatch.ClassPractice)
+		for i := range 900 * nights {
+			g.add(at(i), fmt.Sprintf("user-%03d", g.rng.IntN(40)), dispatch.Judge, dispatch.ClassPractice)
+		}
+		for i := range 100 * nights {
+			g.add(at(i), fmt.Sprintf("user-%03d", g.rng.IntN(40)), dispatch.Run, dispatch.ClassPractice)
 		}
 	case "rejudge-storm":
 		// Five thousand are judged again while people work.

@@ -2,6 +2,7 @@ package whatif
 
 import (
 	"bytes"
+	"encoding/json"
 	"encoding/xml"
 	"errors"
 	"io"
@@ -14,7 +15,7 @@ import (
 	"github.com/gavel-oj/gavel/internal/dispatch"
 )
 
-const horizon = 6 * time.Hour
+const horizon = 24 * time.Hour
 
 func replay(t *testing.T, policyName, trace, fleet string, seed uint64) Report {
 	t.Helper()
@@ -100,13 +101,11 @@ func TestASleepingHomeMachineHoldsNobodyUp(t *testing.T) {
 	if p99 := group(t, ours, "lane judge").P99; p99 > 90*time.Second {
 		t.Errorf("p99 is %v", p99) // one minute for what it had in its hands, and a busy cloud
 	}
-	held := false // falling asleep with the lock in its hands is a matter of chance
-	for seed := range uint64(10) {
-		old := replay(t, "pull-lock", "home-sleeps", "home-sleeps", seed)
-		held = held || group(t, old, "lane judge").Max > 11*time.Minute
-	}
-	if !held {
-		t.Error("in ten nights the lock was never held by a sleeping machine; the old way is not modelled")
+	// Falling asleep with the lock in its hands is a matter of chance in one night;
+	// the trace has five, so that who tries it with the default seed sees it.
+	old := replay(t, "pull-lock", "home-sleeps", "home-sleeps", 1)
+	if m := group(t, old, "lane judge").Max; m < 11*time.Minute {
+		t.Errorf("in five nights with the old lock nobody waited longer than %v", m)
 	}
 }
 
@@ -154,10 +153,12 @@ func TestFaultyFilesAreRefusedWithLineAndColumn(t *testing.T) {
 	}
 	head = strings.Join(fleetColumns, ",") + "\n"
 	for text, want := range map[string]string{
-		head:                               "the fleet is empty",
-		head + "a,p,1,0,c,1,1,1,\n":        `line 2, slots: "0" is not at least 1`,
-		head + "a,p,1,1,c,1,fast,1,\n":     `line 2, speed: "fast"`,
-		head + "a,p,1,1,c,1,1,1,60m-10m\n": `line 2, away: "60m-10m" is not like`,
+		head:                           "the fleet is empty",
+		head + "a,p,1,0,c,1,1,1,\n":    `line 2, slots: "0" is not at least 1`,
+		head + "a,p,1,1,c,1,fast,1,\n": `line 2, speed: "fast"`,
+		head + "a,p,1,1,c,1,NaN,1,\n":  `line 2, speed: "NaN"`,
+		head + "a,p,1,1,c,1,1,1,\na,q,1,1,c,1,1,1,\n": `line 3, name: "a"`,
+		head + "a,p,1,1,c,1,1,1,60m-10m\n":            `line 2, away: "60m-10m" is not like`,
 	} {
 		if _, err := ReadFleet(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: error %v, want %q", text, err, want)
@@ -179,8 +180,12 @@ func TestAFastWorkerAndWhatNobodyCanDo(t *testing.T) {
 			t.Errorf("%s: the first took %v, the second ended at %v", name, took, out[1].Done)
 		}
 		r := Summarize(name, out)
-		if g := group(t, r, "lane judge"); g.Never != 1 || short(g.Max) != "never" {
+		g := group(t, r, "lane judge")
+		if g.Never != 1 || short(g.Max) != "never" {
 			t.Errorf("%s: %+v", name, g)
+		}
+		if text, err := json.Marshal(g); err != nil || !strings.Contains(string(text), `"never":1`) || !strings.Contains(string(text), `"max_ns":null`) {
+			t.Errorf("%s: %s, %v", name, text, err)
 		}
 	}
 }
