@@ -566,7 +566,8 @@ func TestWhyNobodyTakesWorkThatSomebodyCould(t *testing.T) {
 		after      time.Duration
 		want, anna string
 	}{
-		{"it sleeps", asleep(heardAt(anna(1))), asksAgain, "the one able worker has asked for no work since " + heard, "it has asked for no work since " + heard + "; last heard of at " + heard},
+		{"it sleeps", asleep(heardAt(anna(1))), toldByThen, "the one able worker has asked for no work since " + heard, "it has asked for no work since " + heard + "; last heard of at " + heard + ": its machine sleeps"},
+		{"its work was cancelled", asleep(heardAt(anna(1))), toldByThen - 1, "the one able worker has asked for no work since " + heard, "it has asked for no work since " + heard + "; last heard of at " + heard + ": it may still be stopping"},
 		{"it is between two claims", asleep(anna(1)), asksAgain - 1, "the one able worker is busy", "it is between two claims"},
 		{"its slots are taken", busyAlone, asksAgain, "the one able worker is busy", "all of its slots are busy"},
 		{"its claim is filled", answered, asksAgain, "the one able worker is busy", "its claim is being answered"},

@@ -111,6 +111,9 @@ func (b *Board) notNow(s *shape, w *worker, now time.Time, at *posts) string {
 		if at.noteQuiet(w, now); now.Sub(w.polledAt) < asksAgain {
 			return "it is between two claims"
 		}
+		if now.Sub(w.HeardAt) < toldByThen {
+			return fmt.Sprintf("it has asked for no work since %s; last heard of at %s: it may still be stopping work that was cancelled", instant(w.polledAt), instant(w.HeardAt))
+		}
 		return fmt.Sprintf("it has asked for no work since %s; last heard of at %s: its machine sleeps or is cut off, or its process is stopped or stuck, as its log says",
 			instant(w.polledAt), instant(w.HeardAt))
 	case !w.free():

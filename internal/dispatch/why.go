@@ -75,6 +75,11 @@ type posts struct {
 // one that does not ask: it reports, fetches a package, or its call was cut.
 const asksAgain = 2 * time.Second
 
+// toldByThen is how long after it was last heard of a worker that asks for nothing
+// is not suspected yet: what was cancelled it learns with the answer to its next
+// heartbeat, and has to end then.
+const toldByThen = 10 * time.Second
+
 // noteQuiet counts a worker with a free slot that has no claim.
 func (p *posts) noteQuiet(w *worker, now time.Time) {
 	if now.Sub(w.polledAt) < asksAgain {
