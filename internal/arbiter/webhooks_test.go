@@ -276,7 +276,7 @@ func TestAReplacedSecretSignsBesideTheNewOneAndThenNoMore(t *testing.T) {
 		t.Errorf("listed: %s, error %v", asJSON(list), err)
 	}
 	audit, err := s.Audit(t.Context(), "ops", "", 10)
-	if raw := asJSON(audit); err != nil || len(audit.Entries) != 2 || audit.Entries[0].Action != "webhook.rotate" || audit.Entries[0].Reason != "somebody left" || strings.Contains(raw, "whsec_") {
+	if raw := asJSON(audit); err != nil || len(audit.Entries) != 4 || audit.Entries[1].Action != "webhook.rotate" || audit.Entries[1].Reason != "somebody left" || strings.Contains(raw, "whsec_") {
 		t.Errorf("audit: %s, error %v", raw, err)
 	}
 

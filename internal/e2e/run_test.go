@@ -90,7 +90,7 @@ func TestProgramsRunOnInputs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, errs := s.tryOut(7, cat, "-l", "cpp17", "--user", "ann"); !strings.Contains(errs, "1 submissions and runs waiting") || !strings.Contains(errs, "hint: ") {
+	if _, errs := s.tryOut(10, cat, "-l", "cpp17", "--user", "ann"); !strings.Contains(errs, "1 submissions and runs waiting") || !strings.Contains(errs, "hint: ") {
 		t.Errorf("a user with too much waiting: %s", errs)
 	}
 	for _, id := range []int64{first.ID, second.ID} {
