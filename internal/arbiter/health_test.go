@@ -160,6 +160,9 @@ func TestAWorkerThatFailsEverythingIsSetAsideAndProbedBack(t *testing.T) {
 		t.Errorf("after a failed probe: %s", asJSON(h))
 	}
 	bad.passes(4, usual)
+	if s.health("bad").Away != "" {
+		bad.passes(1, usual) // on a busy machine one may have been on its way when its round ended (H6)
+	}
 	if got := s.health("bad"); got.Away != "" {
 		t.Errorf("it passed its probes and is away because %q", got.Away)
 	}
