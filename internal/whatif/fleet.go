@@ -75,8 +75,8 @@ func Fleet(name string) ([]Worker, bool) {
 	case "home-and-cloud":
 		return []Worker{home, cloud}, true
 	case "home-sleeps":
-		for i := range time.Duration(nights) {
-			home.Away = append(home.Away, Interval{i*night + time.Hour, (i + 1) * night})
+		for begin := time.Duration(0); begin < nights*night; begin += night {
+			home.Away = append(home.Away, Interval{begin + time.Hour, begin + night})
 		}
 		return []Worker{home, cloud}, true
 	case "school":
