@@ -95,8 +95,21 @@ func found(n int64, err, missing error) error {
 	return err
 }
 
+// once is a list with each word in it once. One that is not given stays that.
+func once(words []string) []string {
+	if words == nil {
+		return nil
+	}
+	list := []string{}
+	for _, w := range words {
+		list = appendNew(list, w)
+	}
+	return list
+}
+
 // LabelWorker implements httpapi.Service.
 func (a *Arbiter) LabelWorker(ctx context.Context, p auth.Principal, name string, l gavelapi.WorkerLabels) (gavelapi.WorkerInfo, error) {
+	l.Tags, l.Lanes = once(l.Tags), once(l.Lanes)
 	params := storedb.LabelWorkerParams{Tags: l.Tags, Lanes: l.Lanes, Name: name}
 	if l.Pool != "" {
 		if !validName.MatchString(l.Pool) {

@@ -1,6 +1,7 @@
 package arbiter_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -158,6 +159,9 @@ func TestTagsAndLanesDecideWhoMayTakeWork(t *testing.T) {
 	sub := s.submit("c")
 	w.nothing("it takes rejudges only")
 	s.waitsBecause(sub.ID, "it does not take the judge lane")
+	if w, err := s.LabelWorker(t.Context(), s.admin, "w", gavelapi.WorkerLabels{Tags: []string{"exam", "fast", "exam"}}); err != nil || !slices.Equal(w.Tags, []string{"exam", "fast"}) {
+		t.Errorf("tags %q, %v", w.Tags, err)
+	}
 	if _, err := s.LabelWorker(t.Context(), s.admin, "w", gavelapi.WorkerLabels{Lanes: []string{}}); err != nil {
 		t.Fatal(err)
 	}
