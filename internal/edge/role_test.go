@@ -351,7 +351,8 @@ func TestALoginThatLostTheRoleEndsWithItsSessionsOpen(t *testing.T) {
 		_, result := a.Result(t.Context(), gavelapi.ResultRequest{LeaseToken: l.LeaseToken, Report: verdictReport("AC")})
 		_, release := a.Release(t.Context(), gavelapi.ReleaseRequest{LeaseToken: l.LeaseToken})
 		_, _, reclaim := a.Reclaim(t.Context())
-		for call, err := range map[string]error{"claim": claim, "beat": a.beat(l.LeaseToken), "result": result, "release": release, "reclaim": reclaim} {
+		hello := s.agentOn(db, "home", made{}).Check(t.Context()) // a client that does not know its number yet
+		for call, err := range map[string]error{"hello": hello, "claim": claim, "beat": a.beat(l.LeaseToken), "result": result, "release": release, "reclaim": reclaim} {
 			if client.StatusOf(err) != http.StatusForbidden || !strings.Contains(err.Error(), why) {
 				t.Errorf("%s of a login that is %s: %v", call, why, err)
 			}

@@ -322,6 +322,9 @@ func TestReturningTakesTheBackOffAndItsProbes(t *testing.T) {
 	s.tick(Default.Backoff)
 	s.probe(1, never) // a round ends with the first failure
 	s.wantAway(1, "set aside")
+	if e := s.State(1).Worker.Aside.Evidence; len(e) != 4 || e[3].Kind != Probed {
+		t.Errorf("what keeps it away: %+v", e)
+	}
 	if o, ok := s.Due(1, s.now.Add(2*Default.Backoff-10*time.Second)); ok {
 		t.Errorf("the back-off has not doubled: %+v", o)
 	}
