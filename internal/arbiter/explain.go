@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gavel-oj/gavel/gavelapi"
+	"github.com/gavel-oj/gavel/internal/store"
 )
 
 // Explain implements httpapi.Service.
@@ -29,7 +30,11 @@ func (a *Arbiter) Explain(ctx context.Context, id int64) (gavelapi.Explanation, 
 	}
 	switch {
 	case sub.State == gavelapi.StateJudging:
-		e.Summary = "being judged by " + sub.Worker + a.silence(ctx, id)
+		silence, err := a.silence(ctx, id)
+		if err != nil {
+			return gavelapi.Explanation{}, err
+		}
+		e.Summary = "being judged by " + sub.Worker + silence
 	case sub.State != gavelapi.StatePending:
 		e.Summary = sub.State
 		if sub.Verdict != "" {
@@ -52,10 +57,13 @@ const silentAfter = 2
 // silence says for how long the worker that judges a submission was not heard of,
 // when that is long, and what will become of it. Each heartbeat renews the lease
 // in full, so what is left of it says when the last one came.
-func (a *Arbiter) silence(ctx context.Context, id int64) string {
-	l, err := a.q.LeaseOfSubmission(ctx, a.db.Pool, &id)
+func (a *Arbiter) silence(ctx context.Context, id int64) (string, error) {
+	l, err := a.q.LeaseOfSubmission(ctx, a.db.Pool, id)
+	if store.IsNoRows(err) {
+		return "", nil // it has just ended
+	}
 	if err != nil {
-		return "" // it has just ended; what else is wrong, the caller will see
+		return "", unavailable(err, "read a lease")
 	}
 	whole := a.cfg.Lease.TTL
 	if !l.Confirmed {
@@ -64,9 +72,9 @@ func (a *Arbiter) silence(ctx context.Context, id int64) string {
 	left := time.Duration(l.LeftS * float64(time.Second))
 	silent := whole - left
 	if silent < silentAfter*a.cfg.Lease.Heartbeat {
-		return ""
+		return "", nil
 	}
-	return fmt.Sprintf(", who was not heard of for %s; in %s its lease ends and others may have the job", silent.Round(time.Second), max(left, 0).Round(time.Second))
+	return fmt.Sprintf(", who was not heard of for %s; in %s its lease ends and others may have the job", silent.Round(time.Second), max(left, 0).Round(time.Second)), nil
 }
 
 // doneTo adds to a history what people did to a submission.

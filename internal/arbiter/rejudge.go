@@ -220,17 +220,17 @@ func noRejudge(id int64) error {
 
 // Rejudge implements httpapi.Service.
 func (a *Arbiter) Rejudge(ctx context.Context, id int64) (gavelapi.Rejudge, error) {
-	row, err := a.q.RejudgeByID(ctx, a.db.Pool, id)
-	if store.IsNoRows(err) {
-		return gavelapi.Rejudge{}, noRejudge(id)
-	}
+	rows, err := a.q.Rejudges(ctx, a.db.Pool, &storedb.RejudgesParams{First: id, Last: id, Page: 1})
 	if err != nil {
 		return gavelapi.Rejudge{}, unavailable(err, "read a rejudge")
 	}
-	return rejudgeInfo(row)
+	if len(rows) == 0 {
+		return gavelapi.Rejudge{}, noRejudge(id)
+	}
+	return rejudgeInfo(rows[0])
 }
 
-func rejudgeInfo(r *storedb.RejudgeByIDRow) (gavelapi.Rejudge, error) {
+func rejudgeInfo(r *storedb.RejudgesRow) (gavelapi.Rejudge, error) {
 	out := gavelapi.Rejudge{
 		ID: r.ID, State: r.State, Reason: r.Reason, Apply: "later", Total: int(r.Total), Done: int(r.Done),
 		Changed: int(r.Changed), Applied: int(r.Applied), Failed: int(r.Failed), CreatedAt: r.CreatedAt.UTC(), FinishedAt: utc(r.FinishedAt), DecidedAt: utc(r.DecidedAt),
@@ -251,7 +251,7 @@ func (a *Arbiter) Rejudges(ctx context.Context, cursor string, limit int) (gavel
 	if err != nil {
 		return list, err
 	}
-	rows, err := a.q.ListRejudges(ctx, a.db.Pool, &storedb.ListRejudgesParams{Before: before, Page: int32(limit) + 1})
+	rows, err := a.q.Rejudges(ctx, a.db.Pool, &storedb.RejudgesParams{Last: before - 1, Page: int32(limit) + 1})
 	if err != nil {
 		return list, unavailable(err, "list rejudges")
 	}
@@ -260,7 +260,7 @@ func (a *Arbiter) Rejudges(ctx context.Context, cursor string, limit int) (gavel
 		list.Next = writeCursor(rows[limit-1].ID)
 	}
 	for _, r := range rows {
-		info, err := rejudgeInfo((*storedb.RejudgeByIDRow)(r))
+		info, err := rejudgeInfo(r)
 		if err != nil {
 			return list, err
 		}

@@ -68,9 +68,15 @@ type QueuePauseCmd struct {
 
 // Run implements kong's command.
 func (cmd *QueuePauseCmd) Run(app *App) error {
-	return cmd.each(app, func(c *client.Client, b gavelapi.Brake) (*gavelapi.Queue, error) {
-		b.Reason = cmd.Reason
-		return c.QueuePause(app.Ctx, b)
+	brakes, err := cmd.brakes()
+	if err != nil {
+		return err
+	}
+	return withArbiter(app, func(c *client.Client) error {
+		return app.eachBrake(c, brakes, func(b gavelapi.Brake) (*gavelapi.Queue, error) {
+			b.Reason = cmd.Reason
+			return c.QueuePause(app.Ctx, b)
+		})
 	})
 }
 
@@ -82,50 +88,42 @@ type QueueResumeCmd struct {
 
 // Run implements kong's command.
 func (cmd *QueueResumeCmd) Run(app *App) error {
-	c, err := app.connect()
+	brakes, err := cmd.brakes()
 	if err != nil {
 		return err
 	}
-	defer c.Close()
-	var brakes []gavelapi.Brake
-	var q *gavelapi.Queue
-	if cmd.All {
-		if q, err = c.Queue(app.Ctx); err != nil {
-			return err
+	return withArbiter(app, func(c *client.Client) error {
+		if cmd.All { // whatever is held
+			q, err := c.Queue(app.Ctx)
+			if err != nil {
+				return err
+			}
+			brakes = q.Brakes
 		}
-		brakes = q.Brakes
-	} else if brakes, err = cmd.brakes(); err != nil {
-		return err
-	}
-	for _, b := range brakes {
-		now, err := c.QueueResume(app.Ctx, b.Kind, b.Name, cmd.Reason)
-		if cmd.All && client.StatusOf(err) == http.StatusNotFound {
-			continue // somebody else was quicker
-		} else if err != nil {
-			return err
-		}
-		q = now
-	}
-	return app.printQueue(q)
+		return app.eachBrake(c, brakes, func(b gavelapi.Brake) (*gavelapi.Queue, error) {
+			q, err := c.QueueResume(app.Ctx, b.Kind, b.Name, cmd.Reason)
+			if cmd.All && client.StatusOf(err) == http.StatusNotFound {
+				return c.Queue(app.Ctx) // somebody else was quicker
+			}
+			return q, err
+		})
+	})
 }
 
-func (h held) each(app *App, call func(*client.Client, gavelapi.Brake) (*gavelapi.Queue, error)) error {
-	brakes, err := h.brakes()
-	if err != nil {
-		return err
-	}
-	c, err := app.connect()
-	if err != nil {
-		return err
-	}
-	defer c.Close()
+// eachBrake makes a call for each and prints what the queue is then.
+func (a *App) eachBrake(c *client.Client, brakes []gavelapi.Brake, call func(gavelapi.Brake) (*gavelapi.Queue, error)) (err error) {
 	var q *gavelapi.Queue
 	for _, b := range brakes {
-		if q, err = call(c, b); err != nil {
+		if q, err = call(b); err != nil {
 			return err
 		}
 	}
-	return app.printQueue(q)
+	if q == nil { // there was nothing to do
+		if q, err = c.Queue(a.Ctx); err != nil {
+			return err
+		}
+	}
+	return a.printQueue(q)
 }
 
 func (a *App) printQueue(q *gavelapi.Queue) error {

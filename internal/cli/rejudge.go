@@ -192,16 +192,17 @@ func (cmd *RejudgeDiffCmd) Run(app *App) error {
 		return err
 	}
 	defer c.Close()
-	all := gavelapi.RejudgeChangeList{Changes: []gavelapi.RejudgeChange{}}
-	for {
-		list, err := c.RejudgeChanges(app.Ctx, cmd.ID, !cmd.All, all.Next, 200)
+	var all gavelapi.RejudgeChangeList
+	all.Changes, all.Next, err = pages(app, pageLimit{}, func(cursor string, limit int) ([]gavelapi.RejudgeChange, string, error) {
+		page, err := c.RejudgeChanges(app.Ctx, cmd.ID, !cmd.All, cursor, limit)
 		if err != nil {
-			return err
+			return nil, "", err
 		}
-		all.State, all.Changes, all.Next = list.State, append(all.Changes, list.Changes...), list.Next
-		if all.Next == "" {
-			break
-		}
+		all.State = page.State
+		return page.Changes, page.Next, nil
+	})
+	if err != nil {
+		return err
 	}
 	switch {
 	case app.machine():

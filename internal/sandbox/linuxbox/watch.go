@@ -24,7 +24,7 @@ const (
 	maxWait = 50 * time.Millisecond
 	// lateWake is how late the watcher may get the CPU after a long sleep: the
 	// scheduler lets a program that runs finish its time slice, or go on to the
-	// next tick. After sleeps of a millisecond that was not seen.
+	// next tick. After sleeps of a millisecond that is rare.
 	lateWake = 4 * time.Millisecond
 )
 

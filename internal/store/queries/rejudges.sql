@@ -103,9 +103,9 @@ update rejudges r
    and not exists (select 1 from judgings g where g.rejudge_id = r.id and g.state = 'open')
 returning r.id, r.state, r.total;
 
--- name: RejudgeByID :one
--- With what became of it so far; of a cancelled one, until then. Applied is as in
--- RejudgeChanges.
+-- name: Rejudges :many
+-- One, or a page of them, newest first, with what became of each so far; of a
+-- cancelled one, until then. Applied is as in RejudgeChanges.
 select r.*, c.done, c.changed, c.failed, c.applied
   from rejudges r
  cross join lateral (
@@ -119,23 +119,7 @@ select r.*, c.done, c.changed, c.failed, c.applied
       join judgings o on o.id = g.previous_judging_id
       join submissions s on s.id = g.submission_id
      where g.rejudge_id = r.id and (r.state <> 'cancelled' or g.finished_at <= r.finished_at)) c
- where r.id = $1;
-
--- name: ListRejudges :many
-select r.*, c.done, c.changed, c.failed, c.applied
-  from rejudges r
- cross join lateral (
-    select count(*) filter (where g.state in ('done', 'system_error')) as done,
-           count(*) filter (where g.state = 'done' and o.verdict is distinct from g.verdict) as changed,
-           count(*) filter (where g.state = 'system_error') as failed,
-           count(*) filter (where g.state = 'done' and o.state <> 'cancelled'
-             and (s.current_judging_id = g.id
-                  or exists (select from judgings h where h.submission_id = g.submission_id and h.previous_judging_id = g.id))) as applied
-      from judgings g
-      join judgings o on o.id = g.previous_judging_id
-      join submissions s on s.id = g.submission_id
-     where g.rejudge_id = r.id and (r.state <> 'cancelled' or g.finished_at <= r.finished_at)) c
- where r.id < sqlc.arg(before)::bigint order by r.id desc limit sqlc.arg(page)::int;
+ where r.id between sqlc.arg(first)::bigint and sqlc.arg(last)::bigint order by r.id desc limit sqlc.arg(page)::int;
 
 -- name: RejudgeChanges :many
 -- Old beside new, of every submission in a rejudge, or of those that differ. A

@@ -75,7 +75,7 @@ select id from jobs where submission_id = sqlc.arg(submission_id)::bigint;
 -- name: LeaseOfSubmission :one
 -- Explain: what is left of the lease that it is judged under.
 select extract(epoch from lease_expires_at - now())::float8 as left_s, confirmed
-  from jobs where submission_id = $1 and state = 'leased' order by id limit 1;
+  from jobs where submission_id = sqlc.arg(submission_id)::bigint and state = 'leased' order by id limit 1;
 
 -- name: AttemptsOfSubmission :many
 select a.lease_gen, a.job_id, coalesce(a.judging_id, 0)::bigint as judging_id, w.name as worker, a.granted_at, a.ended_at, a.outcome, a.blame, a.message, a.late_report

@@ -341,82 +341,6 @@ func (q *Queries) JudgingsOfSubmission(ctx context.Context, db DBTX, submissionI
 	return items, nil
 }
 
-const listRejudges = `-- name: ListRejudges :many
-select r.id, r.reason, r.filter, r.auto_apply, r.state, r.total, r.skipped, r.created_by, r.created_at, r.finished_at, r.decided_at, c.done, c.changed, c.failed, c.applied
-  from rejudges r
- cross join lateral (
-    select count(*) filter (where g.state in ('done', 'system_error')) as done,
-           count(*) filter (where g.state = 'done' and o.verdict is distinct from g.verdict) as changed,
-           count(*) filter (where g.state = 'system_error') as failed,
-           count(*) filter (where g.state = 'done' and o.state <> 'cancelled'
-             and (s.current_judging_id = g.id
-                  or exists (select from judgings h where h.submission_id = g.submission_id and h.previous_judging_id = g.id))) as applied
-      from judgings g
-      join judgings o on o.id = g.previous_judging_id
-      join submissions s on s.id = g.submission_id
-     where g.rejudge_id = r.id and (r.state <> 'cancelled' or g.finished_at <= r.finished_at)) c
- where r.id < $1::bigint order by r.id desc limit $2::int
-`
-
-type ListRejudgesParams struct {
-	Before int64
-	Page   int32
-}
-
-type ListRejudgesRow struct {
-	ID         int64
-	Reason     string
-	Filter     json.RawMessage
-	AutoApply  bool
-	State      string
-	Total      int32
-	Skipped    json.RawMessage
-	CreatedBy  *int64
-	CreatedAt  time.Time
-	FinishedAt *time.Time
-	DecidedAt  *time.Time
-	Done       int64
-	Changed    int64
-	Failed     int64
-	Applied    int64
-}
-
-func (q *Queries) ListRejudges(ctx context.Context, db DBTX, arg *ListRejudgesParams) ([]*ListRejudgesRow, error) {
-	rows, err := db.Query(ctx, listRejudges, arg.Before, arg.Page)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []*ListRejudgesRow
-	for rows.Next() {
-		var i ListRejudgesRow
-		if err := rows.Scan(
-			&i.ID,
-			&i.Reason,
-			&i.Filter,
-			&i.AutoApply,
-			&i.State,
-			&i.Total,
-			&i.Skipped,
-			&i.CreatedBy,
-			&i.CreatedAt,
-			&i.FinishedAt,
-			&i.DecidedAt,
-			&i.Done,
-			&i.Changed,
-			&i.Failed,
-			&i.Applied,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, &i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const lockJobsOfRejudge = `-- name: LockJobsOfRejudge :exec
 select from jobs j join judgings g on g.id = j.judging_id
  where g.rejudge_id = $1::bigint order by j.id for update of j
@@ -630,66 +554,6 @@ func (q *Queries) NotInRejudge(ctx context.Context, db DBTX, arg *NotInRejudgePa
 	return items, nil
 }
 
-const rejudgeByID = `-- name: RejudgeByID :one
-select r.id, r.reason, r.filter, r.auto_apply, r.state, r.total, r.skipped, r.created_by, r.created_at, r.finished_at, r.decided_at, c.done, c.changed, c.failed, c.applied
-  from rejudges r
- cross join lateral (
-    select count(*) filter (where g.state in ('done', 'system_error')) as done,
-           count(*) filter (where g.state = 'done' and o.verdict is distinct from g.verdict) as changed,
-           count(*) filter (where g.state = 'system_error') as failed,
-           count(*) filter (where g.state = 'done' and o.state <> 'cancelled'
-             and (s.current_judging_id = g.id
-                  or exists (select from judgings h where h.submission_id = g.submission_id and h.previous_judging_id = g.id))) as applied
-      from judgings g
-      join judgings o on o.id = g.previous_judging_id
-      join submissions s on s.id = g.submission_id
-     where g.rejudge_id = r.id and (r.state <> 'cancelled' or g.finished_at <= r.finished_at)) c
- where r.id = $1
-`
-
-type RejudgeByIDRow struct {
-	ID         int64
-	Reason     string
-	Filter     json.RawMessage
-	AutoApply  bool
-	State      string
-	Total      int32
-	Skipped    json.RawMessage
-	CreatedBy  *int64
-	CreatedAt  time.Time
-	FinishedAt *time.Time
-	DecidedAt  *time.Time
-	Done       int64
-	Changed    int64
-	Failed     int64
-	Applied    int64
-}
-
-// With what became of it so far; of a cancelled one, until then. Applied is as in
-// RejudgeChanges.
-func (q *Queries) RejudgeByID(ctx context.Context, db DBTX, id int64) (*RejudgeByIDRow, error) {
-	row := db.QueryRow(ctx, rejudgeByID, id)
-	var i RejudgeByIDRow
-	err := row.Scan(
-		&i.ID,
-		&i.Reason,
-		&i.Filter,
-		&i.AutoApply,
-		&i.State,
-		&i.Total,
-		&i.Skipped,
-		&i.CreatedBy,
-		&i.CreatedAt,
-		&i.FinishedAt,
-		&i.DecidedAt,
-		&i.Done,
-		&i.Changed,
-		&i.Failed,
-		&i.Applied,
-	)
-	return &i, err
-}
-
 const rejudgeChanges = `-- name: RejudgeChanges :many
 select g.submission_id, p.name as problem, s.submitter, s.language,
        o.state as old_state, coalesce(o.verdict, '') as old_verdict, o.cpu_us as old_cpu_us,
@@ -759,6 +623,85 @@ func (q *Queries) RejudgeChanges(ctx context.Context, db DBTX, arg *RejudgeChang
 			&i.NewVerdict,
 			&i.NewCPUUs,
 			&i.First,
+			&i.Applied,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, &i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const rejudges = `-- name: Rejudges :many
+select r.id, r.reason, r.filter, r.auto_apply, r.state, r.total, r.skipped, r.created_by, r.created_at, r.finished_at, r.decided_at, c.done, c.changed, c.failed, c.applied
+  from rejudges r
+ cross join lateral (
+    select count(*) filter (where g.state in ('done', 'system_error')) as done,
+           count(*) filter (where g.state = 'done' and o.verdict is distinct from g.verdict) as changed,
+           count(*) filter (where g.state = 'system_error') as failed,
+           count(*) filter (where g.state = 'done' and o.state <> 'cancelled'
+             and (s.current_judging_id = g.id
+                  or exists (select from judgings h where h.submission_id = g.submission_id and h.previous_judging_id = g.id))) as applied
+      from judgings g
+      join judgings o on o.id = g.previous_judging_id
+      join submissions s on s.id = g.submission_id
+     where g.rejudge_id = r.id and (r.state <> 'cancelled' or g.finished_at <= r.finished_at)) c
+ where r.id between $1::bigint and $2::bigint order by r.id desc limit $3::int
+`
+
+type RejudgesParams struct {
+	First int64
+	Last  int64
+	Page  int32
+}
+
+type RejudgesRow struct {
+	ID         int64
+	Reason     string
+	Filter     json.RawMessage
+	AutoApply  bool
+	State      string
+	Total      int32
+	Skipped    json.RawMessage
+	CreatedBy  *int64
+	CreatedAt  time.Time
+	FinishedAt *time.Time
+	DecidedAt  *time.Time
+	Done       int64
+	Changed    int64
+	Failed     int64
+	Applied    int64
+}
+
+// One, or a page of them, newest first, with what became of each so far; of a
+// cancelled one, until then. Applied is as in RejudgeChanges.
+func (q *Queries) Rejudges(ctx context.Context, db DBTX, arg *RejudgesParams) ([]*RejudgesRow, error) {
+	rows, err := db.Query(ctx, rejudges, arg.First, arg.Last, arg.Page)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []*RejudgesRow
+	for rows.Next() {
+		var i RejudgesRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.Reason,
+			&i.Filter,
+			&i.AutoApply,
+			&i.State,
+			&i.Total,
+			&i.Skipped,
+			&i.CreatedBy,
+			&i.CreatedAt,
+			&i.FinishedAt,
+			&i.DecidedAt,
+			&i.Done,
+			&i.Changed,
+			&i.Failed,
 			&i.Applied,
 		); err != nil {
 			return nil, err

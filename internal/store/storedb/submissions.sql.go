@@ -248,7 +248,7 @@ func (q *Queries) InsertSubmission(ctx context.Context, db DBTX, arg *InsertSubm
 
 const leaseOfSubmission = `-- name: LeaseOfSubmission :one
 select extract(epoch from lease_expires_at - now())::float8 as left_s, confirmed
-  from jobs where submission_id = $1 and state = 'leased' order by id limit 1
+  from jobs where submission_id = $1::bigint and state = 'leased' order by id limit 1
 `
 
 type LeaseOfSubmissionRow struct {
@@ -257,7 +257,7 @@ type LeaseOfSubmissionRow struct {
 }
 
 // Explain: what is left of the lease that it is judged under.
-func (q *Queries) LeaseOfSubmission(ctx context.Context, db DBTX, submissionID *int64) (*LeaseOfSubmissionRow, error) {
+func (q *Queries) LeaseOfSubmission(ctx context.Context, db DBTX, submissionID int64) (*LeaseOfSubmissionRow, error) {
 	row := db.QueryRow(ctx, leaseOfSubmission, submissionID)
 	var i LeaseOfSubmissionRow
 	err := row.Scan(&i.LeftS, &i.Confirmed)
